@@ -78,7 +78,8 @@ def api_templates(apis: Sequence[Api]) -> Iterator[str]:
         '{{- define "argosy.apiFlags" -}}',
     )
     for api in apis:
-        yield from _if_served(api, [f"- --api={api.name}", *map(_flag, api.options)])
+        flags = [line for option in api.options for line in _flag(option)]
+        yield from _if_served(api, [f"- --api={api.name}", *flags])
     yield "{{- end }}"
     yield from (
         "",
@@ -91,8 +92,11 @@ def api_templates(apis: Sequence[Api]) -> Iterator[str]:
     yield "{{- end }}"
 
 
-def _flag(option: SettingOption) -> str:
-    return f"- {option.flag}={{{{ .Values.{option.value} }}}}"
+def _flag(option: SettingOption) -> Iterator[str]:
+    if option.file:
+        yield from _if(f".Values.{option.value}", [f"- {option.flag}={option.file}"])
+    else:
+        yield f"- {option.flag}={{{{ .Values.{option.value} }}}}"
 
 
 def _rules(rules: Iterable[PolicyRule]) -> Iterator[str]:

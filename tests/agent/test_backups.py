@@ -5,10 +5,12 @@ import json
 import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 import msgspec
 import pytest
+from cryptography import x509
 
 from argosy.checkpoint.drivers.registry import Registry
 from argosy.checkpoint.image_names import parse_image
@@ -358,6 +360,50 @@ async def test_each_backup_has_its_own_login(node: CheckpointNode, private: Runn
     assert "Unauthorized" in node.backup("wrong").status.message
     assert "guessed" not in str(node.raw("wrong"))
     assert [name for name in node.archives() if "train-0" in name], "the archive of a failed backup is kept"
+
+
+@needs_registry
+async def test_registry_with_a_private_ca_is_trusted_by_the_secret_or_the_file(
+    node: CheckpointNode, tmp_path: Path
+) -> None:
+    authority, file = Authority(), tmp_path / "ca.crt"
+    certificate = authority.issue("registry", x509.IPAddress(ip_address("0.0.0.0")))
+    login = {"username": USERNAME, "password": PASSWORD}
+    await node.add_pod()
+    await add_secret(node, "login", login)
+    await add_secret(node, "with-ca", {**login, "ca.crt": authority.certificate.decode()})
+    await add_secret(node, "garbage", {**login, "ca.crt": "?"})
+    (tmp_path / "registry").mkdir()
+    with running_registry(tmp_path / "registry", login=True, certificate=certificate) as running:
+        # Another address of this machine, because loopback is reached by plain HTTP.
+        registry = {"url": running.address.replace("127.0.0.1", "0.0.0.0"), "repository": "team/train"}
+        default = {**login, "registry": registry["url"], "ca.crt": "?"}
+        await add_secret(node, "registry-credentials", default, "stateful-migration")
+        outcomes = dict[str, tuple[str, str]]()
+        for secret, bundle in (
+            ("with-ca", None),
+            ("garbage", authority.certificate),
+            ("login", None),
+            ("login", b"?"),
+            ("login", authority.certificate),
+            ("", authority.certificate),
+        ):
+            node.change(registry_authority=file if bundle else None)
+            file.write_bytes(bundle or b"")
+            name = f"{secret or 'default'}-{len(outcomes)}"
+            reference = {"secretRef": {"name": secret}} if secret else {}
+            await node.add_backup(name, registry={**registry, **reference})
+            await node.reconcile(name)
+            status = node.backup(name).status
+            outcomes[name] = (status.phase, status.message)
+    assert outcomes["with-ca-0"] == outcomes["login-4"] == ("Completed", "")
+    problem = "no valid PEM certificate: none found"
+    assert outcomes["garbage-1"][1] == f"retrying: secret research/garbage: key 'ca.crt': {problem}"
+    where = "secret stateful-migration/registry-credentials"
+    assert outcomes["default-5"][1] == f"retrying: {where}: key 'ca.crt': {problem}"
+    assert outcomes["login-2"][1].startswith("retrying: Unreachable: ")
+    assert "CERTIFICATE_VERIFY_FAILED" in outcomes["login-2"][1]
+    assert outcomes["login-3"][1] == f"retrying: Unreachable: --registry-ca {file}: {problem}"
 
 
 @needs_registry

@@ -29,6 +29,7 @@ MONITORED: Json = {
     "observer": {"enabled": True},
     "webhooks": {"enabled": True},
     "quarantine": {"enabled": True},
+    "registryCA": {"name": "company-ca"},
 }
 
 OTHER: dict[str, object] = {
@@ -63,6 +64,8 @@ OTHER: dict[str, object] = {
     "spot.bootstrapTokenNamespaces": "team-a,team-b",
     "spot.plainHttpRegistries": "registry:5000",
     "spot.clusterName": "home",
+    "registryCA.kind": "Secret",
+    "registryCA.name": "other-ca",
     "agent.enabled": False,
     "agent.name": "other-agent",
     "agent.notices": "gce",
@@ -362,6 +365,25 @@ def test_settings_of_trainingjobs_are_options_of_the_operator() -> None:
         "--below-min-timeout=600",
         "--worker-replacement-limit=3",
     ]
+
+
+@pytest.mark.parametrize("kind", ["ConfigMap", "Secret"])
+def test_operator_and_agents_mount_the_ca_of_registries_and_start_without_it(kind: str) -> None:
+    values: Json = {"apis": {"spot": True}, "registryCA": {"kind": kind, "name": "company-ca"}}
+    source = {"optional": True, "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+    want = {
+        "ConfigMap": {"name": "registry-ca", "configMap": {"name": "company-ca", **source}},
+        "Secret": {"name": "registry-ca", "secret": {"secretName": "company-ca", **source}},
+    }
+    for workload in ("Deployment", "DaemonSet"):
+        spec = cast("dict[str, dict[str, Json]]", only(workload, values)["spec"])["template"]["spec"]
+        (container,) = cast("list[Json]", spec["containers"])
+        mounts = cast("list[dict[str, str]]", container["volumeMounts"])
+        (folder,) = (mount["mountPath"] for mount in mounts if mount["name"] == "registry-ca")
+        assert f"--registry-ca={folder}/ca.crt" in cast("list[str]", container["args"])
+        assert want[kind] in cast("list[Json]", spec["volumes"])
+        without = yaml.safe_dump(only(workload, {"apis": {"spot": True}}))
+        assert "registry-ca" not in without
 
 
 def test_default_rights_have_no_wildcards_and_include_no_other_secrets() -> None:

@@ -384,6 +384,9 @@
 - --catalog-path={{ .Values.spot.catalogPath }}
 - --bootstrap-token-namespaces={{ .Values.spot.bootstrapTokenNamespaces }}
 - --plain-http-registries={{ .Values.spot.plainHttpRegistries }}
+{{- if .Values.registryCA.name }}
+- --registry-ca=/etc/argosy-registry-ca/ca.crt
+{{- end }}
 - --cluster-name={{ .Values.spot.clusterName }}
 {{- end }}
 {{- end }}

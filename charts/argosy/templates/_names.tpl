@@ -41,6 +41,20 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end -}}
 {{- end }}
 
+{{/* The CA of registries. Pods start without it, because the operator serves more than what needs registries. */}}
+{{- define "argosy.registryCAVolume" -}}
+- name: registry-ca
+  {{- if eq .Values.registryCA.kind "Secret" }}
+  secret: {secretName: {{ .Values.registryCA.name }}, optional: true, items: [{key: ca.crt, path: ca.crt}]}
+  {{- else }}
+  configMap: {name: {{ .Values.registryCA.name }}, optional: true, items: [{key: ca.crt, path: ca.crt}]}
+  {{- end }}
+{{- end }}
+
+{{- define "argosy.registryCAMount" -}}
+- {name: registry-ca, mountPath: /etc/argosy-registry-ca, readOnly: true}
+{{- end }}
+
 {{- define "argosy.subjects" -}}
 - kind: ServiceAccount
   name: {{ include "argosy.name" . }}

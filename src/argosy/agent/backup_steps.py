@@ -25,6 +25,7 @@ from argosy.checkpoint.archives import ContainerName, archive_time
 from argosy.checkpoint.backup import InvalidBackupError
 from argosy.checkpoint.drivers.image_files import push_image, read_layer, write_archive
 from argosy.checkpoint.drivers.registry import Registry
+from argosy.checkpoint.drivers.registry_authority import read_authority, read_authority_file
 from argosy.checkpoint.drivers.registry_http import RegistryError
 from argosy.checkpoint.image_names import Image
 from argosy.checkpoint.images import BuiltImage, Source, build_image
@@ -240,11 +241,15 @@ class BackupSteps:
         if built.digest != recorded:
             raise StepError(f"the archive of container {container} has changed since its image was built")
         host = image.repository.registry
+        plain_http, file = host in self._settings.plain_http, self._settings.registry_authority
+        login, authority = await self._login(backup, host)
+        if authority is None and file is not None and not plain_http:
+            authority = await read_authority_file(file)
         async with Registry(
             backup.spec.registry.url if backup.spec.registry else host,
-            await self._login(backup, host),
-            authority=await self._registry_authority(),
-            plain_http=host in self._settings.plain_http,
+            login,
+            authority=authority,
+            plain_http=plain_http,
         ) as registry:
             await push_image(registry, image, built, path)
         return backup_status.with_pushed_image(backup.status, container)
@@ -268,8 +273,11 @@ class BackupSteps:
         assert at is not None
         return path, build_image(layer, source, at, info.architecture or "amd64")
 
-    async def _login(self, backup: CheckpointBackup, host: str) -> Login | None:
-        """Return the login for the registry; None if no Secret is named and there is no default one."""
+    async def _login(self, backup: CheckpointBackup, host: str) -> tuple[Login | None, bytes | None]:
+        """Return the login for the registry and the certificates by which it is trusted, of its Secret.
+
+        Both are None if no Secret is named, and there is no default one for this registry.
+        """
         steps.check_namespaces(backup, self._settings.trusted_namespaces)
         registry = backup.spec.registry
         reference = registry.secret_ref if registry is not None else None
@@ -282,19 +290,17 @@ class BackupSteps:
             secret = await self._client.get(Secret, name, namespace)
         except (Forbidden, NotFound) as error:
             if reference is None:
-                return None
+                return None, None
             problem = "not found" if isinstance(error, NotFound) else f"cannot be read: {error.message}"
             raise StepError(f"secret {namespace}/{name} {problem}", temporary=True) from None
+        login = None
         try:
-            return read_login(secret.data, host, named_only=reference is None)
+            login = read_login(secret.data, host, named_only=reference is None)
+            return login, read_authority(secret.data)
         except InvalidLoginError as error:
-            if reference is None:
-                return None
+            if login is None and reference is None:
+                return None, None
             raise StepError(f"secret {namespace}/{name}: {error}", temporary=True) from None
-
-    async def _registry_authority(self) -> bytes | None:
-        file = self._settings.registry_authority
-        return None if file is None else await asyncio.to_thread(file.read_bytes)
 
     async def _finish(self, backup: CheckpointBackup, pod: steps.SourcePod | None) -> CheckpointBackupStatus:
         error = ""

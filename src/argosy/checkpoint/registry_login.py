@@ -27,7 +27,7 @@ class Login(Struct, frozen=True):
 
 
 class InvalidLoginError(ValueError):
-    """A Secret has no login for a registry; the message says what is missing, and no content."""
+    """A Secret cannot be used for a registry; the message says what is wrong, and no content."""
 
 
 class _Entry(Struct):
@@ -47,7 +47,7 @@ def read_login(data: Mapping[str, str], host: str, *, named_only: bool = False) 
     registry that a user chooses.
     """
     if DOCKER_CONFIG in data:
-        return _from_config(_decode(data, DOCKER_CONFIG), host)
+        return _from_config(decode_value(data, DOCKER_CONFIG), host)
     login = Login(_text(data, "username"), _text(data, "password"))
     registry = _text(data, "registry") if "registry" in data else ""
     if not registry and not named_only:
@@ -55,6 +55,16 @@ def read_login(data: Mapping[str, str], host: str, *, named_only: bool = False) 
     if not registry or _host(registry) != host:
         raise InvalidLoginError(f"it has no login for the registry {host}")
     return login
+
+
+def decode_value(data: Mapping[str, str], key: str) -> bytes:
+    """Return a value of base64 data; raises InvalidLoginError."""
+    if key not in data:
+        raise InvalidLoginError(f"key {key!r} missing")
+    try:
+        return base64.b64decode(data[key], validate=True)
+    except ValueError:
+        raise InvalidLoginError(f"key {key!r} is not base64") from None
 
 
 def encoded(content: Mapping[str, bytes]) -> dict[str, str]:
@@ -99,18 +109,9 @@ def _host(registry: str) -> str:
 
 def _text(data: Mapping[str, str], key: str) -> str:
     try:
-        text = _decode(data, key).decode().strip()
+        text = decode_value(data, key).decode().strip()
     except UnicodeDecodeError:
         raise InvalidLoginError(f"key {key!r} is not text") from None
     if not text.isprintable():
         raise InvalidLoginError(f"key {key!r} is not text")
     return text
-
-
-def _decode(data: Mapping[str, str], key: str) -> bytes:
-    if key not in data:
-        raise InvalidLoginError(f"key {key!r} missing")
-    try:
-        return base64.b64decode(data[key], validate=True)
-    except ValueError:
-        raise InvalidLoginError(f"key {key!r} is not base64") from None

@@ -3,25 +3,21 @@
 import asyncio
 import os
 import re
-import ssl
 import threading
-from base64 import b64encode
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
 from argosy.checkpoint.drivers.registry import Registry
+from argosy.checkpoint.drivers.registry_authority import AUTHORITY, read_authority
 from argosy.checkpoint.drivers.registry_http import RegistryError
 from argosy.checkpoint.image_names import Repository
-from argosy.checkpoint.registry_login import DOCKER_CONFIG, InvalidLoginError, Login, read_login
+from argosy.checkpoint.registry_login import DOCKER_CONFIG, InvalidLoginError, Login, encoded, read_login
 from argosy.checkpoint.store import CorruptCheckpointError, MissingObjectError, StoreError
-from argosy.engine.certificates import load_authority
 
 USERNAME: Final = "REGISTRY_USERNAME"
 PASSWORD: Final = "REGISTRY_PASSWORD"  # noqa: S105 - the name of a variable
 _SECRET_KEYS: Final = ("username", "password", "registry", DOCKER_CONFIG)
-AUTHORITY: Final = "ca.crt"
-"""The key of a Secret with the certificates of the authorities that have signed those of the registry."""
 _FULL = re.compile("no space left|quota exceeded|status 507", re.IGNORECASE)
 _ATTEMPTS: Final = 6
 _FIRST_PAUSE_SECONDS: Final = 0.2
@@ -113,7 +109,7 @@ def find_login(host: str, credentials: Mapping[str, str]) -> Login | None:
     if not data:
         return None
     try:
-        return read_login({name: b64encode(value.encode()).decode() for name, value in data.items()}, host)
+        return read_login(encoded({name: value.encode() for name, value in data.items()}), host)
     except InvalidLoginError as error:
         if DOCKER_CONFIG in data and DOCKER_CONFIG not in credentials:
             return None  # `docker login` was done for other registries.
@@ -122,14 +118,10 @@ def find_login(host: str, credentials: Mapping[str, str]) -> Login | None:
 
 def find_authority(credentials: Mapping[str, str]) -> bytes | None:
     """Return the certificates by which a registry is trusted; None: those of the system."""
-    bundle = credentials.get(AUTHORITY, "").encode()
-    if not bundle:
-        return None
     try:
-        load_authority(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), bundle)
-    except ssl.SSLError as error:
-        raise StoreError(f"credentials: key {AUTHORITY!r}: {error}") from None
-    return bundle
+        return read_authority(encoded({AUTHORITY: credentials.get(AUTHORITY, "").encode()}))
+    except InvalidLoginError as error:
+        raise StoreError(f"credentials: {error}") from None
 
 
 def _docker_config(folder: str) -> str:

@@ -1,10 +1,13 @@
 """Answers questions about checkpoint images by asking their registry: the driver `registry` of calls."""
 
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 from msgspec import Struct
 
 from argosy.checkpoint.drivers.registry import Manifest, Registry
+from argosy.checkpoint.drivers.registry_authority import read_authority, read_authority_file
 from argosy.checkpoint.drivers.registry_http import RegistryError
 from argosy.checkpoint.image_names import (
     Image,
@@ -18,6 +21,7 @@ from argosy.checkpoint.image_names import (
 from argosy.checkpoint.image_requests import DeleteImages, FindNewest, FoundImages, VerifyImages
 from argosy.checkpoint.images import is_of_owner
 from argosy.checkpoint.registry_login import InvalidLoginError, encoded, read_login
+from argosy.engine.logs import Logger
 from argosy.plan.drivers import Credentials, Refusal
 
 IMAGE_NOT_FOUND = "ImageNotFound"
@@ -27,13 +31,22 @@ DIGEST_MISMATCH = "DigestMismatch"
 MAX_STAMPS = 50
 """Checkpoints that are looked at, the newest first, to find one of the owner."""
 
+log = Logger(__name__)
+
 
 class RegistryDriver:
     """Speaks to the registry that a request names, with the login of its credentials."""
 
-    def __init__(self, plain_http: Collection[str] = ()) -> None:
-        """`plain_http` are registries that are reached without TLS, besides those on this machine."""
+    def __init__(self, plain_http: Collection[str] = (), authority: Path | None = None) -> None:
+        """`plain_http` are registries that are reached without TLS, besides those on this machine.
+
+        `authority` is a file with the certificates by which registries are trusted whose Secret has none.
+        While it cannot be used, such a registry counts as one that does not answer.
+        """
         self._plain_http = frozenset(plain_http)
+        self._authority = authority
+        self._problem = ""
+        """What was wrong with the file when it was read last."""
 
     async def call(self, request: Struct, credentials: Credentials) -> Struct | None:
         try:
@@ -58,10 +71,28 @@ class RegistryDriver:
     async def fetch(self, scope: str, credentials: Credentials) -> Struct:
         raise Refusal("NotSupported", "registries have no views")
 
-    def _connect(self, repository: Repository, credentials: Credentials) -> Registry:
-        host = repository.registry
-        login = read_login(encoded(credentials), host) if credentials else None
-        return Registry(host, login, plain_http=host in self._plain_http)
+    @asynccontextmanager
+    async def _connect(self, repository: Repository, credentials: Credentials) -> AsyncIterator[Registry]:
+        host, secret = repository.registry, encoded(credentials)
+        plain_http = host in self._plain_http
+        login, authority = (read_login(secret, host), read_authority(secret)) if secret else (None, None)
+        if authority is None and self._authority is not None and not plain_http:
+            authority = await self._read_file(self._authority)
+        async with Registry(host, login, authority=authority, plain_http=plain_http) as registry:
+            yield registry
+
+    async def _read_file(self, file: Path) -> bytes:
+        """Return the certificates in the file; a problem with it is logged when it begins."""
+        problem = ""
+        try:
+            return await read_authority_file(file)
+        except RegistryError as error:
+            problem = error.message
+            raise
+        finally:
+            if problem and problem != self._problem:
+                log.warning("registries are not asked", error=problem)
+            self._problem = problem
 
     async def _verify(self, request: VerifyImages, credentials: Credentials) -> FoundImages:
         """Return the images with the digests that the registry has; refuse if one is missing or another."""

@@ -39,5 +39,7 @@ class SpotSettings(Struct, frozen=True):
     may create ProvisionedInstances there can let any machine join the cluster."""
     plain_http_registries: str = ""
     """Registries, separated by commas, as host or host:port, that are asked about images without TLS."""
+    registry_authority: str = ""
+    """File with the CA that certificates of registries are signed by; empty: those of the system."""
     cluster_name: str = ""
     """Name of this cluster in the sourceClusters of StatefulMigrations; empty: its name is not known."""

@@ -96,6 +96,9 @@ class SettingOption(Struct, frozen=True, kw_only=True):
     value: str
     """Path below the chart's values."""
     help: str
+    file: str = ""
+    """The value of the option wherever the chart's value is not empty: that names an object, of which the
+    chart mounts this file."""
     minimum: int = 0
     """The lowest number that is allowed, if the setting is a number."""
 

@@ -6,6 +6,7 @@ stateful-migration-operator (`migration.dcnlab.com`); MachinePool is Argosy's ow
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from argosy.dialects.spot.settings import SpotSettings
@@ -25,6 +26,7 @@ from argosy.operator.apis.summary import job_kind
 from argosy.operator.rbac import READ, PolicyRule, ResourceName, kind_rules
 
 if TYPE_CHECKING:  # needed by a running operator only
+    from argosy.checkpoint.drivers.registry_driver import RegistryDriver
     from argosy.operator.manager import Manager
     from argosy.operator.settings import Settings
 
@@ -87,6 +89,13 @@ OPTIONS: Final = (
         help="Registries, separated by commas, that are asked about images without TLS.",
     ),
     SettingOption(
+        flag="--registry-ca",
+        field="registry_authority",
+        value="registryCA.name",
+        file="/etc/argosy-registry-ca/ca.crt",
+        help="File with the CA of registries' certificates; empty: those of the system.",
+    ),
+    SettingOption(
         flag="--cluster-name",
         field="cluster_name",
         value="spot.clusterName",
@@ -101,8 +110,16 @@ def spot_settings(settings: "Settings") -> SpotSettings:
     return next(found, SpotSettings())
 
 
-def _add_controllers(manager: "Manager", settings: "Settings") -> None:
+def registry_driver(settings: SpotSettings) -> "RegistryDriver":
+    """Return what asks registries about images."""
     from argosy.checkpoint.drivers.registry_driver import RegistryDriver
+
+    plain_http = [host.strip() for host in settings.plain_http_registries.split(",")]
+    authority = Path(settings.registry_authority) if settings.registry_authority else None
+    return RegistryDriver(plain_http, authority)
+
+
+def _add_controllers(manager: "Manager", settings: "Settings") -> None:
     from argosy.checkpoint.image_requests import REGISTRY_DRIVER
     from argosy.dialects.spot import pods
     from argosy.dialects.spot.reconciler import SpotInstanceJobReconciler
@@ -120,7 +137,6 @@ def _add_controllers(manager: "Manager", settings: "Settings") -> None:
     spot = spot_settings(settings)
     metrics = SpotMetrics(manager.client.metrics.registry, manager.job_metrics.usage)
     add_migrations(manager, spot)
-    plain_http = [host.strip() for host in spot.plain_http_registries.split(",")]
     manager.add_kind(
         ReconciledKind(
             kind=SpotInstanceJob,
@@ -137,7 +153,7 @@ def _add_controllers(manager: "Manager", settings: "Settings") -> None:
             },
             optional=frozenset({CheckpointBackup}),
             on_demand=frozenset({pods.ClusterPod}),
-            drivers={REGISTRY_DRIVER: RegistryDriver(plain_http)},
+            drivers={REGISTRY_DRIVER: registry_driver(spot)},
             observer=metrics.jobs,
         )
     )
