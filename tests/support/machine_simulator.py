@@ -320,12 +320,21 @@ class Operator:
             if node is not None and node.metadata.uid == action.uid:
                 world.request(lambda: world.nodes.pop(action.name))
         elif isinstance(action, Patch):
-            node = world.nodes[action.name]
-            patch, meta = cast("Any", action.patch)["metadata"], node.metadata
-            labels = {**meta.labels, **patch["labels"]}
-            annotations = {**meta.annotations, **patch.get("annotations", {})}
-            marked = replace(node, metadata=replace(meta, labels=labels, annotations=annotations))
-            world.request(lambda: world.nodes.__setitem__(action.name, marked))
+            world.request(lambda: self._patch_node(action))
+
+    def _patch_node(self, action: Patch) -> None:
+        node = self.world.nodes.get(action.name)
+        if node is None or node.metadata.uid != action.uid:
+            return
+        patch = cast("Mapping[str, Any]", action.patch)
+        meta, spec = node.metadata, patch.get("spec", {})
+        changed = replace(
+            meta,
+            labels={**meta.labels, **patch["metadata"].get("labels", {})},
+            annotations={**meta.annotations, **patch["metadata"].get("annotations", {})},
+        )
+        closed = replace(node.spec, unschedulable=spec.get("unschedulable", node.spec.unschedulable))
+        self.world.nodes[action.name] = replace(node, metadata=changed, spec=closed)
 
     async def _inputs(self, name: str, needs: Iterable[Need]) -> Inputs:
         world = self.world

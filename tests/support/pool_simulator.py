@@ -3,9 +3,8 @@
 It reconciles a pool as `reconcile.runner` does, and can be killed at each of its writes too.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -193,13 +192,3 @@ class PoolOperator(Operator):
     def _fail(self, child: Child, status: ActionStatus, message: str) -> None:
         kind = ProvisionedInstance.resource.kind
         self.failures[child.name] = ActionResult(kind, child.name, status, message)
-
-    def _patch_node(self, action: Patch) -> None:
-        node = self.pool_world.nodes.get(action.name)
-        if node is None or node.metadata.uid != action.uid:
-            return
-        patch = cast("Mapping[str, Any]", action.patch)
-        annotations = {**node.metadata.annotations, **patch["metadata"]["annotations"]}
-        closed = replace(node.spec, unschedulable=patch["spec"]["unschedulable"])
-        meta = replace(node.metadata, annotations=annotations)
-        self.pool_world.nodes[action.name] = replace(node, metadata=meta, spec=closed)

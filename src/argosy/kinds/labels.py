@@ -76,6 +76,9 @@ MACHINE_POOL = f"{DOMAIN}/machine-pool"
 MACHINE_POOL_SOURCE = "machine-pool"
 """The source of ends that a MachinePool announces of nodes that it does not need any more."""
 
+MACHINE_SOURCE = "provisioned-instance"
+"""The source of ends of VMs that their cloud reports, and which the Node repeats from their status."""
+
 REHEARSAL = "rehearsal"
 """The source of ends that `argosy rehearse reclaim` announces."""
 

@@ -131,7 +131,25 @@ def find_announcement(node: Node, rules: NoticeRules) -> Announcement | None:
     if not found:
         return None
     (cause, source), meta = found[0], node.metadata
-    return Announcement(meta.name, meta.uid, cause, _printable(source), _announced_deadline(node))
+    return Announcement(meta.name, meta.uid, cause, _printable(source), announced_deadline(node))
+
+
+def announced_deadline(node: Node) -> datetime | None:
+    """Return the earliest time that an annotation announces; None if none can be read."""
+    times = (_parse_deadline(node, deadline) for deadline, _ in _ANNOTATIONS)
+    return min((time for time in times if time is not None), default=None)
+
+
+def end_annotations(deadline: datetime, source: str) -> dict[str, str]:
+    """Return the annotations that announce the end of a node, never as later than it is."""
+    text = _bounded(deadline).isoformat().replace("+00:00", "Z")
+    return {spot.TERMINATION_DEADLINE: text, spot.TERMINATION_SOURCE: source}
+
+
+def is_announced(node: Node, deadline: datetime) -> bool:
+    """Return True if an annotation says that a node ends at this time, or earlier."""
+    known = announced_deadline(node)
+    return known is not None and known <= _bounded(deadline)
 
 
 _URGENCY = tuple(NoticeCause)
@@ -159,21 +177,26 @@ def _is_shutting_down(kind: str, message: str) -> bool:
     return kind == "Ready" and _SHUTTING_DOWN in message
 
 
-def _announced_deadline(node: Node) -> datetime | None:
-    """Return the earliest time that an annotation announces; None if none can be read."""
-    times = (_parse_deadline(node, deadline) for deadline, _ in _ANNOTATIONS)
-    return min((time for time in times if time is not None), default=None)
-
-
 def _parse_deadline(node: Node, annotation: str) -> datetime | None:
     """Return the time in an annotation; None if there is none, or none of RFC 3339 with a zone."""
     try:
         time = datetime.fromisoformat(node.metadata.annotations.get(annotation, ""))
-        if time.tzinfo is None:
-            return None
-        return min(max(time.astimezone(UTC).replace(microsecond=0), _EARLIEST), _LATEST)
+        return _in_seconds(time) if time.tzinfo is not None else None
     except (ValueError, OverflowError):
         return None
+
+
+def _in_seconds(time: datetime) -> datetime:
+    """Return the time in UTC, rounded down to seconds; OverflowError if there is no such time."""
+    return min(max(time.astimezone(UTC).replace(microsecond=0), _EARLIEST), _LATEST)
+
+
+def _bounded(time: datetime) -> datetime:
+    """Return the same of a time that may be at an end of the calendar."""
+    try:
+        return _in_seconds(time)
+    except OverflowError:
+        return _EARLIEST if time.year == datetime.min.year else _LATEST
 
 
 def _printable(source: str) -> str:

@@ -70,6 +70,25 @@ async def test_another_machine_is_requested_while_the_noticed_one_still_runs() -
     assert world.pool_reasons().count("MachineLost") == 1
 
 
+async def test_jobs_on_a_machine_are_told_its_end_though_only_the_cloud_reports_it() -> None:
+    world = await started()
+    lost, kept = world.machines()
+    for name in (lost, kept):
+        world.run_pod(f"on-{name}", name)
+    world.preempt(lost)
+    at = world.now
+    assert await world.run(15, lambda: world.pool_status().noticed == 1)
+    announced = find_announcement(world.nodes[lost], NoticeRules())
+    assert announced is not None
+    assert (announced.cause, announced.source) == ("Preempted", "provisioned-instance")
+    assert announced.deadline is not None
+    assert announced.deadline - at <= timedelta(seconds=41)
+    assert find_announcement(world.nodes[kept], NoticeRules()) is None
+    assert lost in world.machines(), "its pods have until the deadline"
+    assert await world.run(300, lambda: world.has(2))
+    assert lost not in world.nodes
+
+
 async def test_jobs_on_a_machine_that_is_not_needed_are_told_before_it_goes() -> None:
     world = await started(drain_grace="1m")
     busy, idle = world.machines()

@@ -203,6 +203,17 @@ def test_case_28_every_cause_is_recovered_and_reported(cause: str) -> None:
     assert simulator.replica(0)["incarnation"] == 1
 
 
+def test_case_28_what_the_node_repeats_of_its_vm_does_not_change_the_cause() -> None:
+    simulator = bought()
+    name = node(simulator, 0)
+    simulator.annotate_node(
+        name, {TERMINATION_DEADLINE: "2026-01-01T00:00:30Z", TERMINATION_SOURCE: "provisioned-instance"}
+    )
+    simulator.change_instance(name, state="TERMINATED", preemption_notice=True, cause="UserStopped")
+    simulator.run(5 * MINUTE)
+    assert (simulator.recoveries[0]["cause"], simulator.recoveries[0]["sources"]) == ("UserStopped", ["gce"])
+
+
 def _preempt_at_case_22(simulator: SpotSimulator) -> None:
     simulator.change_instance(node(simulator, 0), state="STOPPING", preemption_notice=True, cause="Preempted")
     simulator.run(5 * MINUTE)

@@ -12,10 +12,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from argosy.agent.notices.base import Notice
+from argosy.agent.notices.publisher import annotations_patch, format_time
 from argosy.capacity.catalog import read_catalog
 from argosy.capacity.machine_record import MachineState
 from argosy.dialects.spot.settings import SpotSettings
-from argosy.kinds import labels
+from argosy.kinds import labels, spot
 from argosy.kinds.kubernetes import Node
 from argosy.kinds.meta import Condition, ObjectMeta
 from argosy.kinds.spot import JOB_LABEL, REPLICA_LABEL, SpotInstanceJob
@@ -525,6 +527,89 @@ async def test_a_notice_that_the_cloud_has_confirmed_is_not_withdrawn_by_the_nod
     assert status.deadline is not None
     assert status.deadline - at <= timedelta(seconds=60), "the earlier of both"
     assert "NoticeWithdrawn" not in world.reasons()
+
+
+def told(world: World) -> tuple[str, str]:
+    """Return what the Node says of its end: when that is, and who says so."""
+    annotations = world.nodes["vm-0"].metadata.annotations
+    return annotations.get(spot.TERMINATION_DEADLINE, ""), annotations.get(spot.TERMINATION_SOURCE, "")
+
+
+def _preempt_without_operation(world: World) -> None:
+    world.cloud.preempt(*_vm(world))
+    world.cloud.operations.clear()
+
+
+ENDS: dict[str, tuple[Callable[[World], object], str]] = {
+    "preempted": (lambda world: world.cloud.preempt(*_vm(world)), "operation"),
+    "stopped by a user": (lambda world: world.cloud.stop(*_vm(world)), "operation"),
+    "only its status says so": (_preempt_without_operation, "STOPPING"),
+}
+
+
+@pytest.mark.parametrize(("end", "source"), ENDS.values(), ids=ENDS.keys())
+async def test_an_end_that_only_the_cloud_reports_is_announced_on_the_node(
+    end: Callable[[World], object], source: str
+) -> None:
+    world = World(latency=Latency(notice=30))
+    world.create()
+    assert await world.run(120, world.is_ready)
+    end(world)
+    assert await world.run(30, lambda: world.status().preemption_notice)
+    deadline = world.status().deadline
+    assert deadline is not None
+    assert world.status().notice_source == source
+    want = deadline.replace(microsecond=0).isoformat().replace("+00:00", "Z"), "provisioned-instance"
+    assert told(world) == want
+    node = world.nodes["vm-0"]
+    await world.run(8)
+    assert world.nodes["vm-0"] is node, "it is announced once"
+    assert await world.run(120, lambda: world.status().state == "TERMINATED")
+    assert told(world) == want
+
+
+@pytest.mark.parametrize("answered", [False, True], ids=["before it is sent", "before its answer arrives"])
+@pytest.mark.parametrize("after", range(1, 4))
+async def test_an_end_is_announced_though_the_operator_is_killed(after: int, answered: bool) -> None:
+    world = World(latency=Latency(notice=30), answered=answered)
+    world.create()
+    assert await world.run(120, world.is_ready)
+    world.cloud.preempt(*_vm(world))
+    world.kill_at = world.requests + after
+    assert await world.run(29, lambda: told(world)[1] == "provisioned-instance")
+    assert world.status().deadline is not None
+
+
+async def test_what_a_node_repeats_of_the_cloud_is_no_notice_of_its_own() -> None:
+    world = World()
+    world.create()
+    assert await world.run(120, world.is_ready)
+    node = world.nodes["vm-0"]
+    annotations = {
+        spot.TERMINATION_DEADLINE: "2026-01-01T00:00:00Z",
+        spot.TERMINATION_SOURCE: "provisioned-instance",
+    }
+    world.nodes["vm-0"] = replace(node, metadata=replace(node.metadata, annotations=annotations))
+    await world.run(5)
+    assert not world.status().preemption_notice
+
+
+async def test_an_agent_that_withdraws_its_own_notice_leaves_that_of_the_cloud() -> None:
+    world = World(latency=Latency(notice=60))
+    world.create()
+    assert await world.run(120, world.is_ready)
+    world.cloud.preempt(*_vm(world))
+    assert await world.run(15, lambda: told(world)[1] == "provisioned-instance")
+    of_cloud, agent = told(world), Notice("gce-maintenance", world.now + timedelta(seconds=5))
+    for notices in ((agent,), ()):
+        node = world.nodes["vm-0"]
+        patch = annotations_patch(node.metadata.annotations, notices, "gce-")
+        assert patch is not None
+        kept = {key: value for key, value in patch.items() if value is not None}
+        meta = replace(node.metadata, annotations=kept)
+        world.nodes["vm-0"] = replace(node, metadata=meta)
+        await world.run(3)
+        assert told(world) == ((format_time(agent.deadline), agent.source) if notices else of_cloud)
 
 
 async def test_a_silent_node_whose_vm_is_running_is_given_up_and_its_vm_deleted() -> None:

@@ -14,6 +14,7 @@ import pytest
 from argosy.dialects.spot.settings import SpotSettings
 from argosy.engine.errors import NotFound
 from argosy.kinds.kubernetes import ConfigMap, Namespace, Node, Secret
+from argosy.kinds.spot import TERMINATION_SOURCE
 from argosy.kinds.spot_machines import ProvisionedInstance, SpotInstanceVM
 from argosy.local.gce.api import GceApi
 from argosy.local.gce.cloud import Cloud, Latency
@@ -101,6 +102,13 @@ async def test_the_listed_rules_suffice_to_buy_a_vm_and_to_delete_it(scene: Scen
                 await scene.until("the node is ready", lambda: has("RUNNING", "NodeReady"))
                 template = await scene.client.get(SpotInstanceVM, "vm", scene.namespace)
                 assert [each.name for each in template.status.provisioned_instances] == [name]
+                cloud.preempt(*next(iter(cloud.instances)))
+
+                async def is_told() -> bool:
+                    annotations = (await scene.client.get(Node, name)).metadata.annotations
+                    return annotations.get(TERMINATION_SOURCE) == "provisioned-instance"
+
+                await scene.until("the end of the VM is announced on its Node", is_told)
                 await scene.client.delete(ProvisionedInstance, name, scene.namespace)
 
                 async def is_gone() -> bool:

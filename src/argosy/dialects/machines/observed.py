@@ -10,7 +10,7 @@ from argosy.dialects.spot.instance_status import PENDING, TERMINATED
 from argosy.dialects.spot.losses import TAKEN_CAUSES
 from argosy.dialects.spot.names import machine_name
 from argosy.dialects.spot.pods import ClusterPod
-from argosy.kinds import labels, spot
+from argosy.kinds import labels
 from argosy.kinds.kubernetes import Node
 from argosy.kinds.labels import MACHINE_POOL
 from argosy.kinds.machinepool import MAX_REPLICAS, MachinePool
@@ -19,7 +19,7 @@ from argosy.kinds.spot_machines import ProvisionedInstance
 from argosy.kinds.status_condition import StatusCondition
 from argosy.plan.children import KubernetesObject
 from argosy.plan.contract import Inputs, Matching, Need, Ref
-from argosy.workload.announcements import NoticeRules, find_announcement
+from argosy.workload.announcements import NoticeRules, end_annotations, find_announcement
 
 NODE_INDEX = "pool-node"
 """Index of pods that have not ended, and that are not on every node, by their node."""
@@ -101,10 +101,7 @@ def _node_of(
 
 def drain_patch(until: datetime) -> dict[str, object]:
     """Return what announces the end of a node to the jobs there, and closes it for new pods."""
-    annotations = {
-        spot.TERMINATION_DEADLINE: until.replace(microsecond=0).isoformat().replace("+00:00", "Z"),
-        spot.TERMINATION_SOURCE: labels.MACHINE_POOL_SOURCE,
-    }
+    annotations = end_annotations(until, labels.MACHINE_POOL_SOURCE)
     return {"metadata": {"annotations": annotations}, "spec": {"unschedulable": True}}
 
 

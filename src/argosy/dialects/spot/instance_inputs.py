@@ -251,14 +251,17 @@ _CAUSES = {
 }
 
 
+_OWN_SOURCES = (labels.MACHINE_POOL_SOURCE, labels.MACHINE_SOURCE)
+
+
 def announcement(node: Node, rules: NoticeRules) -> NodeAnnouncement | None:
     """Return the end that somebody has announced on the Node; a mere hint is none.
 
-    Nor is what the VM's own pool announces, which will delete the VM itself. Where no deadline is announced,
-    it is the one that jobs on the node expect.
+    Nor is what the VM's own pool announces, which will delete the VM itself, or what is repeated there of its
+    status. Where no deadline is announced, it is the one that jobs on the node expect.
     """
     found = find_announcement(node, rules)
-    if found is None or found.cause is NoticeCause.CANDIDATE or found.source == labels.MACHINE_POOL_SOURCE:
+    if found is None or found.cause is NoticeCause.CANDIDATE or found.source in _OWN_SOURCES:
         return None
     cause = _CAUSES.get(found.cause, reasons.UNKNOWN)
     return NodeAnnouncement(found.source, cause, found.deadline, DEFAULT_SECONDS[found.cause])

@@ -1,5 +1,8 @@
 """What is done to the Node of a VM: it is labelled, priced, and deleted when its VM is gone.
 
+The end of a VM that its cloud reports is announced on the Node, so that all jobs there learn of it, where no
+node agent has announced one as early.
+
 The Record of a VM is part of a status, which tenants may be able to write. So a Node is only touched if what
 they cannot write says that it is this VM: the name of the ProvisionedInstance and when that was created, and
 the name, the provider id and the labels of the Node.
@@ -11,14 +14,16 @@ from argosy.capacity.machine_record import MachineRecord, MachineState
 from argosy.dialects.spot import names
 from argosy.dialects.spot.instance_inputs import CLOCK_SKEW
 from argosy.kinds.kubernetes import Node
-from argosy.kinds.labels import HOURLY_PRICE, MACHINE_POOL
+from argosy.kinds.labels import HOURLY_PRICE, MACHINE_POOL, MACHINE_SOURCE
+from argosy.kinds.meta import Json
 from argosy.kinds.spot import INSTANCE_LABEL
 from argosy.kinds.spot_machines import ProvisionedInstance
 from argosy.plan.actions import Action, Patch, Remove
+from argosy.workload.announcements import end_annotations, is_announced
 
 
 def node_actions(obj: ProvisionedInstance, machine: MachineRecord, node: Node | None) -> Iterator[Action]:
-    """Label the Node of the machine, with its price, and delete it when the machine was deleted."""
+    """Label the Node of the machine, announce its end, and delete it when the machine was deleted."""
     if node is None or node.metadata.uid != machine.node_uid or not _may_be_node_of(obj, node):
         return
     meta = node.metadata
@@ -27,10 +32,25 @@ def node_actions(obj: ProvisionedInstance, machine: MachineRecord, node: Node | 
     )
     if gone:
         yield Remove(Node, meta.name, meta.uid)
-    elif machine.exists and meta.labels.get(INSTANCE_LABEL) != machine.name:
-        price = {"annotations": {HOURLY_PRICE: machine.price}} if machine.price else {}
-        marks = {"labels": {INSTANCE_LABEL: machine.name, **_pool_label(obj)}, **price}
+    elif machine.exists and (marks := _marks(obj, machine, node)):
         yield Patch(Node, meta.name, "", meta.uid, {"metadata": marks})
+
+
+def _marks(obj: ProvisionedInstance, machine: MachineRecord, node: Node) -> Json:
+    """Return what the metadata of the Node lacks.
+
+    An end is announced on the Node as it was read only: an agent may announce an earlier one at this moment.
+    """
+    marks: Json = {}
+    annotations: dict[str, str] = {}
+    if node.metadata.labels.get(INSTANCE_LABEL) != machine.name:
+        marks["labels"] = {INSTANCE_LABEL: machine.name, **_pool_label(obj)}
+        annotations = {HOURLY_PRICE: machine.price} if machine.price else {}
+    notice = machine.notice
+    if notice is not None and not notice.on_node and not is_announced(node, notice.deadline):
+        annotations |= end_annotations(notice.deadline, MACHINE_SOURCE)
+        marks["resourceVersion"] = node.metadata.resource_version
+    return {**marks, "annotations": annotations} if annotations else marks
 
 
 def _may_be_node_of(obj: ProvisionedInstance, node: Node) -> bool:

@@ -14,6 +14,7 @@ from argosy.capacity import reasons
 from argosy.dialects.spot.observed import ObservedJob, Steps
 from argosy.dialects.spot.places import is_ready, ready_condition
 from argosy.dialects.spot.record import Incarnation, Replica
+from argosy.kinds.labels import MACHINE_SOURCE
 from argosy.kinds.spot_machines import ProvisionedInstance
 from argosy.workload.announcements import NoticeCause, find_announcement
 
@@ -135,7 +136,8 @@ def _node_losses(incarnation: Incarnation, observed: ObservedJob) -> Iterator[Lo
     if node is None:
         return
     announced = find_announcement(node, observed.rules)
-    if announced is not None:
+    if announced is not None and not (incarnation.instance and announced.source == MACHINE_SOURCE):
+        # What the cloud reports of a VM is in its status, with the cause, and is only repeated on its Node.
         cause = _CAUSES.get(announced.cause, UNKNOWN)
         hint = announced.cause is NoticeCause.CANDIDATE
         deadline = announced.deadline.astimezone(UTC) if announced.deadline else None
