@@ -26,7 +26,7 @@ RUNTIMES = {
     "CRI-O 1.30: may restore": ("cri-o://1.30.2", False),
     "CRI-O 1.24: restores nothing": ("cri-o://1.24.0", True),
     "Docker: restores nothing": ("docker://27.1.0", True),
-    "not known yet: may restore": ("", False),
+    "the node does not name its runtime yet: may restore": ("", False),
     "local control plane: may restore": ("argosy://0.1", False),
 }
 

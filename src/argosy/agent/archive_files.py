@@ -51,14 +51,14 @@ class ArchiveFolder:
     def list(self, container: ContainerName, since: datetime) -> list[tuple[datetime, Path]]:
         """Return the archives of a container since then with their times, which are in whole seconds."""
         since = since.replace(microsecond=0)
-        found: list[tuple[datetime, Path]] = []
+        archives: list[tuple[datetime, Path]] = []
         with contextlib.suppress(FileNotFoundError):
             for entry in os.scandir(self._folder):
                 at = archive_time(entry.name, container)
                 path = self._folder / entry.name
                 if at is not None and at >= since and self.is_of(path, container):
-                    found.append((at, path))
-        return sorted(found)
+                    archives.append((at, path))
+        return sorted(archives)
 
     def is_of(self, path: Path, container: ContainerName) -> bool:
         """Return False if the archive says that it is of another container."""
@@ -137,7 +137,7 @@ def _ends_properly(file: IO[bytes]) -> bool:
     with tarfile.open(fileobj=file, mode="r:") as archive:
         end = 0
         for member in archive:
-            blocks, rest = divmod(member.size, tarfile.BLOCKSIZE)
-            end = member.offset_data + (blocks + bool(rest)) * tarfile.BLOCKSIZE
+            blocks, remainder = divmod(member.size, tarfile.BLOCKSIZE)
+            end = member.offset_data + (blocks + bool(remainder)) * tarfile.BLOCKSIZE
     file.seek(end)
     return file.read(len(_END)) == _END

@@ -39,11 +39,11 @@ from argosy.kinds.kubernetes import Pod, Secret
 from argosy.kinds.migration import CheckpointBackup, CheckpointBackupStatus, CheckpointFile
 
 GROWING_SECONDS = 60.0
-"""An incomplete archive that was not written to for this long will not be completed any more."""
+"""An incomplete archive is still being written if it has changed within this time."""
 
 
 class LaterError(Exception):
-    """The step has to wait for something that is in progress."""
+    """The step waits for something in progress; the backup is to be reconciled again after `seconds`."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -68,7 +68,10 @@ class _WholePod(Struct):
 class NodeState(Protocol):
     """What the steps know of this node and of other backups."""
 
-    def node(self) -> OwnNode: ...
+    def node(self) -> OwnNode:
+        """Return the Node of the agent; raises StepError if the cache does not have it."""
+        ...
+
     def archives_of_others(self, backup: CheckpointBackup) -> Collection[str]:
         """Return the file names of archives that other backups have recorded."""
         ...
@@ -88,8 +91,9 @@ class BackupSteps:
         self._folder = ArchiveFolder(settings.checkpoint_folder)
         self._resume_at = clock.monotonic() + settings.resume_grace
         self._begun: set[str] = set()
-        """Uids of backups that this process has begun: no archive of an earlier process is in progress."""
+        """Uids of backups that this process has begun: no earlier process can have asked for an archive."""
         self._dumping: set[tuple[str, str]] = set()
+        """Pods of which a checkpoint is being made."""
 
     async def execute(
         self, step: steps.Step, backup: CheckpointBackup, pod: steps.SourcePod | None
@@ -133,7 +137,7 @@ class BackupSteps:
         self._begun.discard(uid)
 
     async def remove_archives(self, backup: CheckpointBackup) -> None:
-        """Delete the archives of a backup, also those whose path was not recorded any more."""
+        """Delete the archives of a backup, also one whose path an agent that was killed has not recorded."""
         await asyncio.to_thread(self._remove_archives, backup)
 
     def has_archives(self, backup: CheckpointBackup) -> bool:
@@ -145,7 +149,7 @@ class BackupSteps:
         )
 
     async def _begin(self, backup: CheckpointBackup, pod: steps.SourcePod | None) -> CheckpointBackupStatus:
-        steps.check(backup, pod, self._settings.trusted_namespaces)
+        steps.check_backup(backup, pod, self._settings.trusted_namespaces)
         assert pod is not None
         namespace, name = steps.pod_key(backup)
         body = await self._client.request("GET", path_of(Pod, name, namespace))
@@ -176,8 +180,8 @@ class BackupSteps:
         self, backup: CheckpointBackup, pod: steps.SourcePod | None, name: ContainerName
     ) -> tuple[Path, datetime]:
         since = backup_status.ready_changed_at(backup.status) or self._clock.now()
-        found = await asyncio.to_thread(self._find, backup, name, since)
-        if found is None:
+        archive = await asyncio.to_thread(self._find, backup, name, since)
+        if archive is None:
             if backup.metadata.uid not in self._begun and self._clock.monotonic() < self._resume_at:
                 raise LaterError(max(self._resume_at - self._clock.monotonic(), 0.01))
             _check_source(backup, pod, name)
@@ -185,11 +189,11 @@ class BackupSteps:
             node = self._state.node()
             port = node.status.daemon_endpoints.kubelet_endpoint.port
             items = await self._kubelet.checkpoint(node.internal_ip, port, node.metadata.name, name)
-            found = await asyncio.to_thread(self._archive_in, items, name)
-            found = found or await asyncio.to_thread(self._find, backup, name, since)
-        if found is None:
+            archive = await asyncio.to_thread(self._archive_in, items, name)
+            archive = archive or await asyncio.to_thread(self._find, backup, name, since)
+        if archive is None:
             raise StepError(f"the kubelet made a checkpoint of {name}, but there is no archive of it")
-        return found
+        return archive
 
     async def _check_space(self) -> None:
         try:
@@ -310,7 +314,7 @@ class BackupSteps:
         return backup_status.with_completion(backup, error, self._clock.now())
 
     async def _delete_pod(self, backup: CheckpointBackup, pod: steps.SourcePod | None) -> str:
-        """Delete the pod that was checkpointed, and no later one of its name; returns the problem."""
+        """Delete the pod that was checkpointed, and no later one of its name; returns why it could not."""
         uid, since = backup.status.source_pod_uid, backup_status.ready_changed_at(backup.status)
         if not uid and pod is not None and pod.created and since and pod.created <= since:
             uid = pod.uid
@@ -351,15 +355,15 @@ class BackupSteps:
 
 
 def _file(backup: CheckpointBackup, container: str) -> CheckpointFile:
-    found = (item for item in backup.status.checkpoint_files if item.container_name == container)
-    file = next(found, None)
+    files = (item for item in backup.status.checkpoint_files if item.container_name == container)
+    file = next(files, None)
     if file is None:
         raise StepError(f"the status has no archive of container {container}")
     return file
 
 
 def _check_source(backup: CheckpointBackup, pod: steps.SourcePod | None, name: ContainerName) -> None:
-    """Raise InvalidBackupError if the pod is not the one any more with which the backup began."""
+    """Raise InvalidBackupError unless the pod with which the backup began still runs the container."""
     recorded = backup.status.source_pod_uid
     if pod is None or (recorded and pod.uid != recorded):
         raise InvalidBackupError(f"pod {name.namespace}/{name.pod} was replaced before its checkpoint")

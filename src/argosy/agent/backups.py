@@ -1,8 +1,8 @@
 """Reconciles CheckpointBackups whose pod is on this node, and ends those whose pod or node is gone.
 
-A reconcile executes one step after the other and writes the status after each. Which node a backup belongs to
-is said by its status once it has begun, and by its pod before that. A backup that belongs to no node is ended
-by whichever agent comes first: they look at it after different delays.
+A reconcile executes one step after the other and writes the status after each. A backup belongs to the node
+in its status, and before it has begun, to that of its pod. One that belongs to no node is ended by any agent:
+each looks at it after another delay, so usually one of them has ended it before the others look.
 """
 
 import asyncio
@@ -17,9 +17,19 @@ from argosy.agent.backup_steps import BackupSteps, LaterError, StepError
 from argosy.agent.kubelet import Kubelet
 from argosy.agent.objects import OwnNode, OwnPod
 from argosy.agent.settings import AgentSettings
-from argosy.checkpoint import backup as steps
 from argosy.checkpoint import backup_status
-from argosy.checkpoint.backup import InvalidBackupError, SourcePod
+from argosy.checkpoint.backup import (
+    Begin,
+    Finish,
+    InvalidBackupError,
+    SourcePod,
+    Wait,
+    check_backup,
+    check_namespaces,
+    containers_of,
+    next_step,
+    pod_key,
+)
 from argosy.checkpoint.schedules import InvalidScheduleError, parse_schedule
 from argosy.engine.backoff import Backoff
 from argosy.engine.cache import Cache, Change
@@ -59,9 +69,9 @@ class BackupReconciler:
         self._settings = settings
         self._clock = clock
         self._failures: dict[str, int] = {}
-        """How often the present step of a backup failed, by uid."""
+        """How often the next step of a backup has failed, by uid of the backup."""
         self.backups = Cache(
-            client, CheckpointBackup, namespace=settings.namespace, indexes={BY_POD: _pod_of}
+            client, CheckpointBackup, namespace=settings.namespace, indexes={BY_POD: _index_by_pod}
         )
         self._steps = BackupSteps(client, kubelet, self, settings, clock)
         self.controller = Controller(
@@ -94,26 +104,26 @@ class BackupReconciler:
             return Requeue(later.seconds)
 
     async def _advance(self, backup: CheckpointBackup) -> Requeue | None:
-        """Execute steps until one has to wait."""
+        """Execute steps until there is none to execute now."""
         while True:
             now, pod = self._clock.now(), self._source(backup)
-            step = steps.next_step(backup, steps.containers_of(backup, pod), now)
-            if isinstance(step, steps.Wait):
+            step = next_step(backup, containers_of(backup, pod), now)
+            if isinstance(step, Wait):
                 await self._drop_finalizer(backup)
                 return None if step.until is None else _requeue(step.until, now)
             try:
-                if isinstance(step, steps.Begin):
+                if isinstance(step, Begin):
                     backup = await self._add_finalizer(backup)
-                going_on = replace(backup, status=backup_status.without_retry(backup.status))
-                status = await self._steps.execute(step, going_on, pod)
+                current = replace(backup, status=backup_status.without_retry(backup.status))
+                status = await self._steps.execute(step, current, pod)
             except InvalidBackupError as error:
-                if isinstance(step, steps.Begin) and (skipped := self._skip(backup, now)) is not None:
+                if isinstance(step, Begin) and (requeue := self._next_time(backup, now)) is not None:
                     log.info("skipped", backup=str(key_of(backup)), reason=str(error))
-                    return skipped
+                    return requeue
                 status = backup_status.with_failure(backup, str(error), now)
             except StepError as error:
                 if error.is_temporary and backup_status.may_retry(backup.status, now):
-                    return await self._retry(backup, str(error))
+                    return await self._show_retry(backup, str(error))
                 status = backup_status.with_failure(backup, str(error), now)
             written = await self._write(backup, status)
             if written is None:
@@ -121,8 +131,8 @@ class BackupReconciler:
             self._failures.pop(backup.metadata.uid, None)
             backup = written
 
-    async def _retry(self, backup: CheckpointBackup, problem: str) -> Requeue:
-        """Show what keeps the checkpoint from going on, and return when it is tried again."""
+    async def _show_retry(self, backup: CheckpointBackup, problem: str) -> Requeue:
+        """Show in the status why the last step failed, and return when it is executed again."""
         uid = backup.metadata.uid
         failures = self._failures[uid] = self._failures.get(uid, 0) + 1
         log.warning("step failed; retrying", backup=str(key_of(backup)), error=problem)
@@ -131,8 +141,11 @@ class BackupReconciler:
             await self._write(backup, status)
         return Requeue(RETRY.delay(failures))
 
-    def _skip(self, backup: CheckpointBackup, now: datetime) -> Requeue | None:
-        """Return when a repeated checkpoint is tried again whose pod does not run now."""
+    def _next_time(self, backup: CheckpointBackup, now: datetime) -> Requeue | None:
+        """Return when a repeated checkpoint that cannot be made now is due again.
+
+        None if there was no checkpoint before, or none is due any more: then the backup fails.
+        """
         if backup.status.phase not in (phases.COMPLETED, phases.COMPLETED_WITH_ERROR):
             return None
         try:
@@ -178,7 +191,7 @@ class BackupReconciler:
         return await self._write_finalizers(backup, [*finalizers, BACKUP_FINALIZER])
 
     async def _drop_finalizer(self, backup: CheckpointBackup) -> None:
-        """Remove the finalizer from a backup that is over and has no archives left."""
+        """Remove the finalizer from a backup that has ended for good and has no archives left."""
         finalizers, status = backup.metadata.finalizers, backup.status
         if BACKUP_FINALIZER not in finalizers or status.phase not in phases.TERMINAL_PHASES:
             return
@@ -186,8 +199,8 @@ class BackupReconciler:
             repeats = parse_schedule(backup.spec.schedule).repeats
         except InvalidScheduleError:
             repeats = False
-        again = repeats and status.phase in (phases.COMPLETED, phases.COMPLETED_WITH_ERROR)
-        if not again and not self._steps.has_archives(backup):
+        is_repeated = repeats and status.phase in (phases.COMPLETED, phases.COMPLETED_WITH_ERROR)
+        if not is_repeated and not self._steps.has_archives(backup):
             await self._remove_finalizer(backup)
 
     async def _remove_finalizer(self, backup: CheckpointBackup) -> None:
@@ -209,10 +222,10 @@ class BackupReconciler:
         return written
 
     async def _release(self, backup: CheckpointBackup) -> Requeue | None:
-        """Delete the archives of a backup that is being deleted, and let it go."""
+        """Delete the archives of a backup that is being deleted, and remove the finalizer."""
         if BACKUP_FINALIZER not in backup.metadata.finalizers:
             return None
-        if self._holds(backup):
+        if self._is_begun_here(backup):
             try:
                 await self._steps.remove_archives(backup)
             except (InvalidBackupError, StepError) as error:
@@ -229,7 +242,7 @@ class BackupReconciler:
         return None
 
     async def _is_gone(self, backup: CheckpointBackup) -> bool:
-        """Return True if the node of the backup does not exist, or it has none and neither has its pod."""
+        """Return True if the node of the backup does not exist, or if neither it nor its pod has a node."""
         node = backup.status.node_name or await self._node_of_pod(backup)
         if not node:
             return True
@@ -240,7 +253,7 @@ class BackupReconciler:
         return False
 
     async def _end_if_orphaned(self, backup: CheckpointBackup) -> Requeue | None:
-        """End a backup whose pod does not exist or is on no node, or whose node does not exist any more."""
+        """End a backup that belongs to no node: no pod, a pod without a node, or a node that is gone."""
         if backup.status.phase in phases.TERMINAL_PHASES:
             return None
         if (wait := self._orphan_delay(backup, backup.metadata.creation_timestamp)) > 0:
@@ -248,7 +261,7 @@ class BackupReconciler:
         if backup.status.phase:
             return await self._end_if_lost(backup)
         try:
-            steps.check_namespaces(backup, self._settings.trusted_namespaces)
+            check_namespaces(backup, self._settings.trusted_namespaces)
         except InvalidBackupError as error:
             await self._write(backup, backup_status.with_failure(backup, str(error), self._clock.now()))
             return None
@@ -257,28 +270,28 @@ class BackupReconciler:
             return Requeue(0.2)  # the cache of pods is behind
         if node:
             return None
-        namespace, name = steps.pod_key(backup)
+        namespace, name = pod_key(backup)
         problem = "not found" if node is None else "is not Running: it is on no node"
         message = f"spec.podRef: pod {namespace}/{name} {problem}"
         try:
-            steps.check(backup, None, self._settings.trusted_namespaces)
+            check_backup(backup, None, self._settings.trusted_namespaces)
         except InvalidBackupError as error:
             message = str(error) if node is None else message
         await self._write(backup, backup_status.with_failure(backup, message, self._clock.now()))
         return None
 
     async def _end_if_lost(self, backup: CheckpointBackup) -> Requeue | None:
-        """End a backup that was begun on a node that is gone; complete it if only that was left to do.
+        """End a backup whose node is gone: as completed if only the last step is left, otherwise as failed.
 
-        An older CRD does not say which node it was. If there is no pod any more either, then there may still
-        be archives on some node, whose agent goes on; but nobody completes what has none.
+        With a CRD without `status.nodeName`, the node is that of the pod. If there is no pod either, an agent
+        that has archives of the backup continues it, so only the last step is executed here.
         """
         now = self._clock.now()
         if not await self._is_gone(backup):
             return Requeue(NODE_CHECK_SECONDS)
-        if isinstance(steps.next_step(backup, (), now), steps.Finish):
+        if isinstance(next_step(backup, (), now), Finish):
             try:
-                status = await self._steps.execute(steps.Finish(), backup, None)
+                status = await self._steps.execute(Finish(), backup, None)
             except (InvalidBackupError, StepError) as error:
                 status = backup_status.with_failure(backup, str(error), now)
         elif node := backup.status.node_name:
@@ -290,7 +303,7 @@ class BackupReconciler:
 
     async def _node_of_pod(self, backup: CheckpointBackup) -> str | None:
         """Return the name of the pod's node, empty if it has none, and None if there is no such pod."""
-        namespace, name = steps.pod_key(backup)
+        namespace, name = pod_key(backup)
         if not name:
             return None
         try:
@@ -301,25 +314,25 @@ class BackupReconciler:
     def _orphan_delay(self, backup: CheckpointBackup, since: datetime | None) -> float:
         """Return the seconds until this agent looks at an orphaned backup; different for each agent."""
         text = f"{self._settings.node}/{backup.metadata.uid}"
-        share = hashlib.sha256(text.encode()).digest()[0] / 256
+        jitter = hashlib.sha256(text.encode()).digest()[0] / 256
         age = (self._clock.now() - since).total_seconds() if since else 0.0
-        return self._settings.orphan_delay * (0.5 + share / 2) - age
+        return self._settings.orphan_delay * (0.5 + jitter / 2) - age
 
     def _is_mine(self, backup: CheckpointBackup) -> bool:
         """Return True if this agent executes the next step."""
         if backup.status.phase in ("", *phases.TERMINAL_PHASES):
-            here = self._source(backup) is not None
-            return here or (bool(backup.status.phase) and self._holds(backup))
-        return self._holds(backup)
+            has_pod = self._source(backup) is not None
+            return has_pod or (bool(backup.status.phase) and self._is_begun_here(backup))
+        return self._is_begun_here(backup)
 
-    def _holds(self, backup: CheckpointBackup) -> bool:
-        """Return True if the backup was begun on this node."""
+    def _is_begun_here(self, backup: CheckpointBackup) -> bool:
+        """Return True if the backup was begun on this node: by its status, or else by its pod or archives."""
         if backup.status.node_name:
             return backup.status.node_name == self._settings.node
         return self._source(backup) is not None or self._steps.has_archives(backup)
 
     def _source(self, backup: CheckpointBackup) -> SourcePod | None:
-        pod = self._pods.get(*steps.pod_key(backup))
+        pod = self._pods.get(*pod_key(backup))
         if pod is None:
             return None
         running = pod.status.phase == "Running" and pod.metadata.deletion_timestamp is None
@@ -329,7 +342,7 @@ class BackupReconciler:
         containers = {item.name: item.image for item in pod.spec.containers}
         return SourcePod(pod.metadata.uid, running, containers, stopped, pod.metadata.creation_timestamp)
 
-    # What the steps know of the node.
+    # The two methods of `NodeState`, by which the steps ask for this node and other backups.
 
     def node(self) -> OwnNode:
         node = self._nodes.get("", self._settings.node)
@@ -340,7 +353,7 @@ class BackupReconciler:
     def archives_of_others(self, backup: CheckpointBackup) -> Collection[str]:
         return {
             file.file_path.rpartition("/")[2]
-            for other in self.backups.by(BY_POD, "/".join(steps.pod_key(backup)))
+            for other in self.backups.by(BY_POD, "/".join(pod_key(backup)))
             if other.metadata.uid != backup.metadata.uid
             for file in other.status.checkpoint_files
         }
@@ -362,8 +375,8 @@ class BackupReconciler:
                 self.controller.enqueue(key_of(backup))
 
 
-def _pod_of(backup: CheckpointBackup) -> tuple[str, ...]:
-    return ("/".join(steps.pod_key(backup)),)
+def _index_by_pod(backup: CheckpointBackup) -> tuple[str, ...]:
+    return ("/".join(pod_key(backup)),)
 
 
 def _requeue(until: datetime, now: datetime) -> Requeue:
@@ -372,8 +385,7 @@ def _requeue(until: datetime, now: datetime) -> Requeue:
 
 def _status_patch(old: CheckpointBackupStatus, new: CheckpointBackupStatus) -> dict[str, object]:
     """Return the merge patch between two statuses."""
-    before, after = msgspec.to_builtins(old), msgspec.to_builtins(new)
-    return _merge_patch(before, after)
+    return _merge_patch(msgspec.to_builtins(old), msgspec.to_builtins(new))
 
 
 def _merge_patch(before: dict[str, object], after: dict[str, object]) -> dict[str, object]:

@@ -142,13 +142,13 @@ def _labels(node: OwnNode) -> dict[str, str]:
 def runtime_problem(version: str) -> str:
     """Return why a container runtime, such as `containerd://2.1.4`, restores nothing; empty if it may."""
     name, _, number = version.partition("://")
-    found = re.match(r"v?(\d+)\.(\d+)", number)
+    match = re.match(r"v?(\d+)\.(\d+)", number)
     if name == "argosy":
         return ""  # the local control plane
-    if not found or name not in ("containerd", "cri-o"):
+    if not match or name not in ("containerd", "cri-o"):
         return f"container runtime {version or 'unknown'} makes no checkpoints" if name else ""
-    if name == "containerd" and int(found[1]) < 2:
+    if name == "containerd" and int(match[1]) < 2:
         return "containerd makes checkpoints since version 2.0"
-    if name == "cri-o" and (int(found[1]), int(found[2])) < (1, 25):
+    if name == "cri-o" and (int(match[1]), int(match[2])) < (1, 25):
         return "CRI-O makes checkpoints since version 1.25"
     return ""

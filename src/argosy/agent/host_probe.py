@@ -66,10 +66,10 @@ async def probe_criu(host_command: Sequence[str]) -> criu.Probe:
     if not host_command:
         return await asyncio.to_thread(criu.probe)
     code, output = await _run([*host_command, "sh", "-c", _SCRIPT], PROBE_SECONDS)
-    found = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
-    if code != 0 or "problem" not in found:
+    results = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
+    if code != 0 or "problem" not in results:
         raise OSError(f"{host_command[0]}: CRIU could not be tried (exit code {code})")
-    return criu.Probe("", found["problem"], found["problem"] or found.get("users", ""))
+    return criu.Probe("", results["problem"], results["problem"] or results.get("users", ""))
 
 
 async def restores_images(runtime: str, host_command: Sequence[str]) -> bool | None:
@@ -99,8 +99,8 @@ async def restores_images(runtime: str, host_command: Sequence[str]) -> bool | N
 
 def _setting(config: str, name: str) -> str:
     """Return the value of a setting in TOML, one word without its quotes; empty if it is not there."""
-    found = re.search(rf"^\s*{name}\s*=\s*[\"']?(\w+)[\"']?\s*(#.*)?$", config, re.MULTILINE)
-    return found[1] if found else ""
+    match = re.search(rf"^\s*{name}\s*=\s*[\"']?(\w+)[\"']?\s*(#.*)?$", config, re.MULTILINE)
+    return match[1] if match else ""
 
 
 async def _run(command: Sequence[str], seconds: float) -> tuple[int, str]:

@@ -19,8 +19,8 @@ _COMMANDS: Final = {
 
 def import_command(runtime: str, prefix: Sequence[str]) -> list[str]:
     """Return the command that imports an archive into a runtime, such as `containerd://2.1`."""
-    known = _COMMANDS.get(runtime.partition("://")[0])
-    return [*prefix, *known] if known else []
+    command = _COMMANDS.get(runtime.partition("://")[0])
+    return [*prefix, *command] if command else []
 
 
 async def import_image(command: Sequence[str], archive: Path, image: Image) -> str:

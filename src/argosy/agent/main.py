@@ -1,4 +1,8 @@
-"""Runs a node agent until it is stopped. It caches objects of its own node only, and needs no Lease."""
+"""Runs a node agent until it is stopped.
+
+It caches its own Node, the pods there and, with checkpoints, all CheckpointBackups. It needs no Lease: each
+agent writes objects of its own node, and what any agent may do is safe to do twice.
+"""
 
 import asyncio
 import signal
@@ -25,8 +29,8 @@ async def run(settings: AgentSettings) -> None:
     configure_logging(settings.log_format, settings.log_level)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_number, stop.set)
     agent = asyncio.create_task(run_agent(settings, _connect(settings)))
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait((agent, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -45,8 +49,8 @@ async def run_agent(settings: AgentSettings, connection: Connection) -> None:
         client = await stack.enter_async_context(Client(connection, field_manager="argosy-agent"))
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         nodes = Cache(client, OwnNode, fields=f"metadata.name={settings.node}")
-        of_node = f"spec.nodeName={settings.node}"
-        pods = Cache(client, OwnPod, namespace=settings.namespace, fields=of_node)
+        on_node = f"spec.nodeName={settings.node}"
+        pods = Cache(client, OwnPod, namespace=settings.namespace, fields=on_node)
         tasks.create_task(nodes.run())
         tasks.create_task(pods.run())
         tasks.create_task(_publish_notices(settings, client, nodes, pods))
@@ -60,14 +64,15 @@ async def run_agent(settings: AgentSettings, connection: Connection) -> None:
 async def _publish_notices(
     settings: AgentSettings, client: Client, nodes: Cache[OwnNode], pods: Cache[OwnPod]
 ) -> None:
-    """Publish what the machine's cloud announces; return if it is in none."""
+    """Publish what the machine's cloud announces; return if there is no known cloud or it is turned off."""
     cloud = settings.notices
     if cloud == "auto":
         await nodes.wait_synced()
         node = nodes.get("", settings.node)
         cloud = await detect_cloud(node.spec.provider_id if node else "", settings.metadata_endpoint)
     if cloud in ("", "none"):
-        log.info("no notices: the machine is in no known cloud")
+        why = "turned off" if settings.notices == "none" else "the machine is in no known cloud"
+        log.info("not watching for notices", reason=why)
         return
 
     def has_gpus() -> bool:

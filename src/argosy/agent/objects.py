@@ -51,8 +51,8 @@ class OwnNode(Struct):
     @property
     def internal_ip(self) -> str:
         """The address at which the kubelet listens; empty if there is none yet."""
-        found = (item.address for item in self.status.addresses if item.type == "InternalIP")
-        return next(found, "")
+        addresses = (item.address for item in self.status.addresses if item.type == "InternalIP")
+        return next(addresses, "")
 
     @property
     def has_gpus(self) -> bool:

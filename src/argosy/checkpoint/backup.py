@@ -1,10 +1,9 @@
 """Decides the next step of a CheckpointBackup from its status.
 
 Each step is one side effect on the node or one change of phase. Its result is written to the status before
-the next step is decided, so an agent that is killed continues where the status ends. A step whose result was
-not written any more is repeated, and therefore each step finds out whether it was done: the archive of a
-container is looked for before the kubelet is asked, images have the digest that they had before, and a pod is
-deleted by its uid.
+the next step is decided, so after a crash the agent continues where the status ends. It repeats a step whose
+result it could not write; so steps can be repeated: the archive of a container is looked for before the
+kubelet is asked for one, an image built again has the same digest, and a pod is deleted by its uid.
 """
 
 from collections.abc import Collection, Mapping
@@ -168,7 +167,7 @@ def next_time(schedule: Schedule, status: CheckpointBackupStatus) -> datetime | 
     return schedule.next_after(last) if last is not None else None
 
 
-def check(backup: CheckpointBackup, pod: SourcePod | None, trusted: Collection[str]) -> None:
+def check_backup(backup: CheckpointBackup, pod: SourcePod | None, trusted: Collection[str]) -> None:
     """Raise InvalidBackupError if the backup cannot be begun."""
     spec = backup.spec
     try:

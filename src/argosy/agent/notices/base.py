@@ -94,16 +94,16 @@ async def poll(
     failures = 0
     while True:
         try:
-            found = await read()
+            notices = await read()
         except OSError as error:
             failures += 1
             log.warning("no answer of the metadata service", error=str(error))
             await asyncio.sleep(RETRY.delay(failures))
             continue
         failures = 0
-        if found != reported:
-            report(found)
-            reported = found
+        if notices != reported:
+            report(notices)
+            reported = notices
         await asyncio.sleep(interval_seconds)
 
 
@@ -111,8 +111,8 @@ class MetadataError(OSError):
     """A metadata service answered with something else than what was asked for."""
 
 
-def text_of(response: Response, what: str) -> str:
+def text_of(response: Response, name: str) -> str:
     """Return the body of a successful response as text; raises MetadataError for any other."""
     if response.status != 200:
-        raise MetadataError(f"{what}: status {response.status}")
+        raise MetadataError(f"{name}: status {response.status}")
     return response.body[:1000].decode("utf-8", "replace").strip()
