@@ -52,8 +52,8 @@ def request(record: MachineRecord, context: Context) -> MachinePlan:
     spot = spec.spot and not 0 < facts.on_demand_after <= record.spot_failures
     candidates = order_zones(spec, facts.policy, facts.offers, spot=spot)
     if record.deletion_reason:  # the last machine did not become ready in its zone: that one comes last
-        candidates = tuple(sorted(candidates, key=lambda each: each.zone == record.zone))
-    cooldowns = tuple(each for each in record.cooldowns if each.until > context.now)
+        candidates = tuple(sorted(candidates, key=lambda candidate: candidate.zone == record.zone))
+    cooldowns = tuple(cooldown for cooldown in record.cooldowns if cooldown.until > context.now)
     zone = choose_zone(candidates, (*cooldowns, *facts.policy.cooldowns), facts.policy.used, context.now)
     if not zone:
         return context.plan(_without_capacity(record, context))
@@ -228,8 +228,10 @@ def _dollars(price: float | None) -> str:
 def _insertion(record: MachineRecord, context: Context) -> ObservedOperation | None:
     """Return the operation of this attempt's creation, as the view shows it."""
     request_id = record.request_id(context.uid)
-    mine = (each for each in context.operations(record) if each.kind is OperationKind.INSERT)
-    return next((each for each in mine if each.request_id == request_id), None)
+    for operation in context.operations(record):
+        if operation.kind is OperationKind.INSERT and operation.request_id == request_id:
+            return operation
+    return None
 
 
 def _without_capacity(record: MachineRecord, context: Context) -> MachineRecord:
@@ -239,7 +241,7 @@ def _without_capacity(record: MachineRecord, context: Context) -> MachineRecord:
         state=MachineState.WANTED,
         no_capacity=record.no_capacity + 1,
         retry_at=context.now + context.settings.no_capacity(record.no_capacity),
-        cooldowns=tuple(each for each in record.cooldowns if each.is_region),
+        cooldowns=tuple(cooldown for cooldown in record.cooldowns if cooldown.is_region),
         reason=reasons.NO_CAPACITY,
         message=record.message or "no zone is left",
     )

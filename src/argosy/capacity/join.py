@@ -88,8 +88,8 @@ class JoinData(Struct, frozen=True):
 def join_values(plan: JoinPlan, secret: Mapping[str, bytes]) -> dict[str, str]:
     """Return the join data by key, as far as it is known; the Secret wins over the template."""
     filled = {CA_CERT_HASH: plan.ca_cert_hash, ENDPOINT: plan.endpoint}
-    found = {key: _text(secret.get(key, b"")) for key in KEYS}
-    return {key: found[key] or filled.get(key, "") for key in KEYS}
+    from_secret = {key: _text(secret.get(key, b"")) for key in KEYS}
+    return {key: from_secret[key] or filled.get(key, "") for key in KEYS}
 
 
 def missing_keys(plan: JoinPlan, secret: Mapping[str, bytes]) -> list[str]:
@@ -100,8 +100,8 @@ def missing_keys(plan: JoinPlan, secret: Mapping[str, bytes]) -> list[str]:
 def mismatches(plan: JoinPlan, secret: Mapping[str, bytes]) -> list[str]:
     """Return the keys for which the Secret says something else than the template."""
     expected = {CA_CERT_HASH: plan.ca_cert_hash, ENDPOINT: plan.endpoint}
-    found = {key: _text(secret.get(key, b"")) for key in expected}
-    return [key for key, value in expected.items() if value and found[key] and found[key] != value]
+    from_secret = {key: _text(secret.get(key, b"")) for key in expected}
+    return [key for key, value in expected.items() if value and from_secret[key] not in ("", value)]
 
 
 def join_data(plan: JoinPlan, secrets: Mapping[str, bytes]) -> JoinData | None:
@@ -129,8 +129,8 @@ def choose_token_id(uid: str, attempt: int) -> str:
     number = int.from_bytes(hashlib.sha256(f"{uid}/{attempt}".encode()).digest()[:8])
     characters = []
     for _ in range(6):
-        number, rest = divmod(number, len(_ALPHABET))
-        characters.append(_ALPHABET[rest])
+        number, digit = divmod(number, len(_ALPHABET))
+        characters.append(_ALPHABET[digit])
     return "".join(characters)
 
 

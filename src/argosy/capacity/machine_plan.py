@@ -162,8 +162,8 @@ class Context(Struct, frozen=True):
     def operations(self, record: MachineRecord) -> tuple[ObservedOperation, ...]:
         """Return what was done to the machine since it was requested, the oldest first."""
         since = record.requested_at - CLOCK_SKEW if record.requested_at else None
-        found = self._zone(record).operations.get(record.name, ())
-        return tuple(each for each in found if since is None or each.at is None or each.at >= since)
+        operations = self._zone(record).operations.get(record.name, ())
+        return tuple(item for item in operations if since is None or item.at is None or item.at >= since)
 
     def is_fresh(self, since: datetime | None) -> bool:
         """Return True if the view was fetched after this time, so that it shows what was done before."""

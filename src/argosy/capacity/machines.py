@@ -16,7 +16,7 @@ from argosy.capacity.creation import ExistingMachine, create, reopen, request
 from argosy.capacity.machine_plan import Context, MachineFacts, MachinePlan, event
 from argosy.capacity.machine_record import MachineRecord, MachineState
 from argosy.capacity.provider import Provider
-from argosy.capacity.removal import begin_timeout, release, remove
+from argosy.capacity.removal import begin_removal_after_timeout, release, remove
 from argosy.capacity.running import LOST, improve_cause, settle_token, watch
 from argosy.capacity.settings import MachineSettings
 
@@ -30,8 +30,8 @@ class Machines(Struct, frozen=True):
     def decide(self, record: MachineRecord | None, facts: MachineFacts) -> MachinePlan:
         """Return the next Record, and the calls that follow from it."""
         context = Context(facts, self.provider, self.settings)
-        known = _with_node(_with_credentials(record or MachineRecord(), facts), facts)
-        plan = self._decide(known, context)
+        current = _with_node(_with_credentials(record or MachineRecord(), facts), facts)
+        plan = self._decide(current, context)
         if plan.record.exists or not plan.record.token_id or plan.calls:
             return plan
         if plan.record.state not in (MachineState.DELETED, MachineState.FAILED):
@@ -71,7 +71,7 @@ class Machines(Struct, frozen=True):
         deadline = record.requested_at + timedelta(seconds=self.settings.join_timeout)
         if outcome.record.sent and outcome.record.state is MachineState.REQUESTED and context.now >= deadline:
             progress = f"{record.name} in {record.zone}: never RUNNING; {record.message}"
-            return begin_timeout(record, context, progress)
+            return begin_removal_after_timeout(record, context, progress)
         return outcome
 
 

@@ -1,7 +1,7 @@
-"""What providers of machines have in common: what is seen of machines, and what is asked for.
+"""Defines the interface of providers: the machines and operations that they show, and their requests.
 
-A provider is pure: it makes requests from recorded values, and a driver sends them. What a driver returns is
-normalised to the structs of this module.
+A provider is pure: it makes requests from recorded values, and a driver sends them. Drivers translate the
+answers of a cloud to the structs of this module.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ class Presence(StrEnum):
     """What the status of a machine at its provider means."""
 
     PENDING = "Pending"
-    """It is being created, or its status is not known: it holds its place."""
+    """It is being created, or its status is one that this operator does not know."""
     RUNNING = "Running"
     NOTICED = "Noticed"
     """It runs, and its end is announced."""
@@ -35,7 +35,7 @@ class ObservedMachine(Struct, frozen=True):
 
     name: str
     status: str
-    """Verbatim."""
+    """As the provider calls it."""
     presence: Presence
     id: str = ""
     zone: str = ""
@@ -43,11 +43,11 @@ class ObservedMachine(Struct, frozen=True):
     external_ip: str = ""
     created: datetime | None = None
     uid: str = ""
-    """The uid of the object that it was made for, by its label."""
+    """The uid of the object that it was made for, from its label."""
     cluster: str = ""
-    """The cluster that it was made for, by its label."""
+    """The uid of the cluster that it was made for, from its label."""
     is_stopped: bool = False
-    """It has stopped for good, and still costs something."""
+    """It has stopped for good but is not deleted, so that for example its disk still costs something."""
 
 
 class OperationKind(StrEnum):
@@ -68,18 +68,22 @@ class ObservedOperation(Struct, frozen=True):
     id: str
     kind: OperationKind
     machine: str
+    """The name of the machine."""
     request_id: str = ""
+    """The id that the request had; empty if the provider has started the operation."""
     done: bool = False
     code: str = ""
     """Why it failed; empty if it did not."""
     message: str = ""
     at: datetime | None = None
+    """When it was requested or began."""
 
 
 class ZoneState(Struct, frozen=True):
     """The value of a view of a zone: our machines there, and what was done to them lately."""
 
     machines: Mapping[str, ObservedMachine] = field(default_factory=dict)
+    """By name."""
     operations: Mapping[str, tuple[ObservedOperation, ...]] = field(default_factory=dict)
     """By the name of the machine, the oldest first."""
 
@@ -98,8 +102,11 @@ class Identity(Struct, frozen=True):
     """Whose machine it is, for its labels."""
 
     uid: str
+    """The uid of the object that it is made for."""
     cluster: str = ""
+    """The uid of the cluster."""
     labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels that the machine gets besides these."""
 
 
 class Provider(Protocol):
@@ -113,13 +120,16 @@ class Provider(Protocol):
         """Return the scope of the view that shows the machine, as a `ZoneState`."""
 
     def find(self, record: MachineRecord) -> Struct:
-        """Return the request for exactly this machine; its answer is an `ObservedMachine`."""
+        """Return the request that gets this machine by its name; its answer is an `ObservedMachine`."""
 
     def create(self, record: MachineRecord, spec: MachineSpec, identity: Identity, join: JoinPlan) -> Struct:
         """Return the request that creates the recorded machine; its answer is an `ObservedOperation`."""
 
     def delete(self, record: MachineRecord, uid: str) -> Struct:
-        """Return the request that deletes the recorded machine; its answer is an `ObservedOperation`."""
+        """Return the request that deletes the recorded machine; its answer is an `ObservedOperation`.
+
+        `uid` is that of the machine's object; the id of the request is made from it.
+        """
 
 
 # Codes of refusals, the same for all providers.

@@ -1,7 +1,8 @@
-"""Deletes a machine from recorded values alone. It counts as deleted only when its provider confirms that.
+"""Decides how a machine is deleted: by its Record alone, until the provider answers that it does not exist.
 
-A creation that may have been sent, and has had no effect yet, may still arrive: until it has had one, or some
-time has passed, a machine that the provider does not know does not count as deleted.
+That answer is not enough for a machine whose creation may have been sent and has had no effect yet, since the
+request may still arrive. Then the deletion is repeated until the creation has had an effect, or too much time
+has passed for it.
 """
 
 from datetime import timedelta
@@ -17,12 +18,12 @@ from argosy.plan.actions import CallStatus
 UNWANTED = "Unwanted"
 """Why a machine is deleted: its object is deleted."""
 
-HANGING_SECONDS = 120.0
-"""A deletion that has shown nothing for so long is asked for again."""
+REPEAT_DELETION_SECONDS = 120.0
+"""A deletion that is not done after this time is requested again."""
 
 
 def begin_removal(record: MachineRecord, context: Context, why: str) -> MachinePlan:
-    """Record that the machine is deleted, and delete it."""
+    """Return the plan that records the deletion of the machine, and begins it."""
     deleting = replace(
         record,
         state=MachineState.DELETING,
@@ -34,8 +35,8 @@ def begin_removal(record: MachineRecord, context: Context, why: str) -> MachineP
     return remove(deleting, context)
 
 
-def begin_timeout(record: MachineRecord, context: Context, progress: str) -> MachinePlan:
-    """Give up a machine that was not ready in time."""
+def begin_removal_after_timeout(record: MachineRecord, context: Context, progress: str) -> MachinePlan:
+    """Begin to delete a machine that was not ready in time; `progress` says how far it has come."""
     seconds = context.settings.join_timeout
     message = cut(f"not ready after {seconds:g} s: {progress}")
     record = replace(
@@ -50,7 +51,7 @@ def begin_timeout(record: MachineRecord, context: Context, progress: str) -> Mac
 
 
 def release(record: MachineRecord, context: Context) -> MachinePlan:
-    """Delete the machine because its object is deleted."""
+    """Begin to delete the machine, or continue, because its object is deleted."""
     if not record.exists:
         return context.plan(replace(record, state=MachineState.DELETED))
     if record.state is MachineState.DELETING:
@@ -59,7 +60,7 @@ def release(record: MachineRecord, context: Context) -> MachinePlan:
 
 
 def remove(record: MachineRecord, context: Context) -> MachinePlan:
-    """Ask for the deletion until the provider does not know the machine any more."""
+    """Request the deletion until the provider answers that there is no such machine."""
     facts = context.facts
     if facts.abandon and record.deletion_reason == UNWANTED and _is_refused(record, context):
         abandoned = event(
@@ -77,41 +78,41 @@ def remove(record: MachineRecord, context: Context) -> MachinePlan:
     if result.status is CallStatus.DONE:
         return _await_operation(record, context, call_key=call.key)
     if result.status is CallStatus.REFUSED and result.code == NOT_FOUND:
-        return _absent(record, context)
+        return _handle_absence(record, context)
     reason = reasons.PERMISSION_DENIED if result.status is CallStatus.REFUSED else reasons.CLOUD_UNAVAILABLE
     return context.plan(context.retry(record, reason, result.message))
 
 
 def _await_operation(record: MachineRecord, context: Context, call_key: str) -> MachinePlan:
-    """Wait until the deletion is done; then ask once more, to confirm that there is no such machine."""
+    """Wait until the deletion is done; then request it again, to learn whether there is no such machine."""
     request_id = record.request_id(context.uid, "delete")
-    mine = [each for each in context.operations(record) if each.request_id == request_id]
-    done = bool(mine) and mine[0].done
-    if done and not mine[0].code and context.machine(record) is None:
-        return remove(replace(record, tries=record.tries + 1, retry_at=None), context)
-    if done and mine[0].code:
-        again = context.retry(record, reasons.CLOUD_UNAVAILABLE, f"{mine[0].code}: {mine[0].message}")
-        return context.plan(again)
+    operations = context.operations(record)
+    deletion = next((operation for operation in operations if operation.request_id == request_id), None)
+    if deletion is not None and deletion.done:
+        if deletion.code:
+            message = f"{deletion.code}: {deletion.message}"
+            return context.plan(context.retry(record, reasons.CLOUD_UNAVAILABLE, message))
+        if context.machine(record) is None:
+            return remove(replace(record, tries=record.tries + 1, retry_at=None), context)
     assert record.deleting_since is not None
-    hangs_at = record.deleting_since + timedelta(seconds=HANGING_SECONDS * (record.tries + 1))
-    if context.now >= hangs_at:
+    repeat_at = record.deleting_since + timedelta(seconds=REPEAT_DELETION_SECONDS * (record.tries + 1))
+    if context.now >= repeat_at:
         return remove(replace(record, tries=record.tries + 1), context)
     call = context.call(record, "delete", context.provider.delete(record, context.uid))
     assert call.key == call_key
-    return replace(context.plan(record, call), requeue_at=hangs_at)
+    return replace(context.plan(record, call), requeue_at=repeat_at)
 
 
-def _absent(record: MachineRecord, context: Context) -> MachinePlan:
-    """The provider does not know the machine: it is gone, unless its creation may still arrive."""
+def _handle_absence(record: MachineRecord, context: Context) -> MachinePlan:
+    """Record that there is no such machine, or look again later if its creation may still arrive."""
     assert record.deleting_since is not None
     settings = context.settings
-    running = [
-        each
-        for each in context.operations(record)
-        if each.kind is OperationKind.INSERT and not each.done and not record.confirmed
-    ]
+    is_inserting = not record.confirmed and any(
+        operation.kind is OperationKind.INSERT and not operation.done
+        for operation in context.operations(record)
+    )
     settled_at = record.deleting_since + timedelta(seconds=settings.late_seconds)
-    if running or (not record.confirmed and context.now < settled_at):
+    if is_inserting or (not record.confirmed and context.now < settled_at):
         wait = settled_at if context.now < settled_at else context.now + timedelta(seconds=5)
         return context.plan(replace(record, tries=record.tries + 1, retry_at=wait))
     deleted = event(reasons.INSTANCE_DELETED, f"{record.name} in {record.zone} is deleted")
@@ -124,7 +125,7 @@ def _absent(record: MachineRecord, context: Context) -> MachinePlan:
 
 
 def _following_state(record: MachineRecord, context: Context) -> MachineState:
-    """Return what a machine is after it was deleted."""
+    """Return the state after the deletion: Wanted or Failed if the machine was not ready in time."""
     if record.deletion_reason != reasons.JOIN_TIMEOUT:
         return MachineState.DELETED
     exhausted = record.join_attempts >= context.settings.max_join_attempts
@@ -132,7 +133,7 @@ def _following_state(record: MachineRecord, context: Context) -> MachineState:
 
 
 def _is_refused(record: MachineRecord, context: Context) -> bool:
-    """Return True if the machine cannot be deleted with the credentials that there are."""
+    """Return True if there are no credentials, or the provider refuses the deletion with those there are."""
     if not context.facts.has_credentials or record.reason == reasons.PERMISSION_DENIED:
         return True
     result = context.result(record, "delete")

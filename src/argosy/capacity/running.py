@@ -16,7 +16,7 @@ from argosy.capacity.join import TOKEN_DRIVER, DeleteToken
 from argosy.capacity.machine_plan import Context, MachinePlan, event
 from argosy.capacity.machine_record import MachineNotice, MachineRecord, MachineSpec, MachineState
 from argosy.capacity.provider import NOT_FOUND, ObservedMachine, OperationKind, Presence
-from argosy.capacity.removal import begin_removal, begin_timeout
+from argosy.capacity.removal import begin_removal, begin_removal_after_timeout
 from argosy.plan.actions import Call, CallStatus, EmitEvent
 
 LOST = "Lost"
@@ -57,7 +57,7 @@ def watch(record: MachineRecord, context: Context) -> MachinePlan:
     assert record.requested_at is not None
     deadline = record.requested_at + timedelta(seconds=context.settings.join_timeout)
     if context.now >= deadline:
-        return _with_events(begin_timeout(record, context, progress(record, context)), events)
+        return _with_events(begin_removal_after_timeout(record, context, progress(record, context)), events)
     record = replace(record, reason=reasons.PROVISIONING, message=progress(record, context))
     times = [deadline, *_gate_times(record, context)]
     return MachinePlan(record=record, calls=calls, events=tuple(events), requeue_at=min(times))
@@ -66,7 +66,7 @@ def watch(record: MachineRecord, context: Context) -> MachinePlan:
 def _notice(
     record: MachineRecord, machine: ObservedMachine | None, context: Context, events: list[EmitEvent]
 ) -> MachineRecord:
-    """Return the Record with the first notice of the machine's end, as it stands now."""
+    """Return the Record with the first notice of the machine's end, if there is one now."""
     if record.notice is not None and not record.notice.on_node:
         return record
     for operation in context.operations(record):
@@ -104,9 +104,9 @@ def _with_notice(
     events: list[EmitEvent],
 ) -> MachineRecord:
     end = deadline or context.now + timedelta(seconds=context.settings.notice_seconds)
-    if (known := record.notice) is not None:
-        deadline = min(known.deadline, end) if known.on_node else known.deadline
-        return replace(record, notice=replace(known, deadline=deadline, on_node=False))
+    if (recorded := record.notice) is not None:
+        deadline = min(recorded.deadline, end) if recorded.on_node else recorded.deadline
+        return replace(record, notice=replace(recorded, deadline=deadline, on_node=False))
     events.append(
         event(reasons.PREEMPTION_NOTICE, f"{record.name}: {cause}, reported by {source}", warning=True)
     )
@@ -117,8 +117,10 @@ def improve_cause(record: MachineRecord, context: Context) -> MachineRecord:
     """Return the Record with the cause that an operation names, if only a status was known before."""
     if record.notice is None or record.notice.cause not in (reasons.UNKNOWN, reasons.NOT_FOUND):
         return record
-    causes = [_CAUSES[each.kind] for each in context.operations(record) if each.kind in _CAUSES]
-    return replace(record, notice=replace(record.notice, cause=causes[0])) if causes else record
+    for operation in context.operations(record):
+        if operation.kind in _CAUSES:
+            return replace(record, notice=replace(record.notice, cause=_CAUSES[operation.kind]))
+    return record
 
 
 def _confirm_absence(record: MachineRecord, context: Context, events: list[EmitEvent]) -> MachinePlan:

@@ -1,7 +1,7 @@
-"""Which machines at a provider belong to nobody any more.
+"""Finds machines that were made for objects which do not exist any more, so that they can be deleted.
 
-A machine is deleted that carries the labels of this cluster and of an object that does not exist, and that is
-older than ten minutes. All others are left alone: those of other clusters, and those without our labels.
+A machine is one if it has the labels of this cluster and of an object that does not exist, and is older than
+`MIN_AGE`. Machines of other clusters, and those without our labels, are left alone.
 """
 
 from collections.abc import Collection
@@ -22,7 +22,7 @@ MIN_AGE: Final = timedelta(minutes=10)
 def find_orphans(
     zone: ZoneState, uids: Collection[str], cluster: str, now: datetime
 ) -> tuple[ObservedMachine, ...]:
-    """Return the machines of a zone whose objects do not exist; `uids` are those that do."""
+    """Return the machines of a zone whose objects do not exist; `uids` are those of objects that do."""
     return tuple(
         machine
         for name, machine in sorted(zone.machines.items())
@@ -38,7 +38,7 @@ def find_orphans(
 def orphan_record(
     machine: ObservedMachine, project: str, zone: str, credentials: SecretRef | None
 ) -> MachineRecord:
-    """Return the Record by which a machine is deleted that has none."""
+    """Return a Record from which an orphaned machine is deleted: that of its object is gone."""
     return MachineRecord(
         state=MachineState.DELETING, name=machine.name, project=project, zone=zone, credentials=credentials
     )

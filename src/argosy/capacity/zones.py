@@ -76,16 +76,16 @@ def order_zones(
         return 0 if zone == first else 1 if is_near else 2
 
     def price(zone: str) -> float | None:
-        found = offers[zone].price(spot=spot) if zone in offers else None
-        if found is None or policy.strategy is not Strategy.CHEAPEST:
-            return found
-        return found * (1 + policy.rates.get(zone, 0.0))
+        list_price = offers[zone].price(spot=spot) if zone in offers else None
+        if list_price is None or policy.strategy is not Strategy.CHEAPEST:
+            return list_price
+        return list_price * (1 + policy.rates.get(zone, 0.0))
 
     def group(tier: int) -> int:
         return tier if policy.lost_zone or tier > 1 else 0
 
     candidates = [Candidate(zone, tier(zone), price(zone), group(tier(zone))) for zone in zones]
-    return tuple(sorted(candidates, key=lambda each: (each.tier, each.price is None, each.price or 0.0)))
+    return tuple(sorted(candidates, key=lambda zone: (zone.tier, zone.price is None, zone.price or 0.0)))
 
 
 def choose_zone(
@@ -96,7 +96,11 @@ def choose_zone(
     Of candidates that are as cheap as the first one, the one with the fewest machines of the job is taken.
     """
     cooling = {cooldown.scope for cooldown in cooldowns if cooldown.until > now}
-    available = [each for each in candidates if cooling.isdisjoint((each.zone, region_of(each.zone)))]
+    available = [
+        candidate
+        for candidate in candidates
+        if cooling.isdisjoint((candidate.zone, region_of(candidate.zone)))
+    ]
     if not available:
         return ""
     first = available[0]
@@ -105,8 +109,10 @@ def choose_zone(
     limit = first.price * (1 + SPREAD_TOLERANCE)
     floor = first.price * (1 - SPREAD_TOLERANCE)
     equal = [
-        each
-        for each in available
-        if each.group == first.group and each.price is not None and floor <= each.price <= limit
+        candidate
+        for candidate in available
+        if candidate.price is not None
+        and floor <= candidate.price <= limit
+        and candidate.group == first.group
     ]
-    return min(equal, key=lambda each: used.get(each.zone, 0)).zone
+    return min(equal, key=lambda candidate: used.get(candidate.zone, 0)).zone

@@ -59,10 +59,10 @@ class BootstrapTokens:
     async def _existing(self, token_id: str, uid: str) -> SecretMetadata | None:
         """Return the token's Secret if it was made for this object."""
         try:
-            found = await self._client.get(SecretMetadata, token_secret(token_id), TOKEN_NAMESPACE)
+            secret = await self._client.get(SecretMetadata, token_secret(token_id), TOKEN_NAMESPACE)
         except NotFound:
             return None
-        return found if found.metadata.labels.get(labels.UID) == uid else None
+        return secret if secret.metadata.labels.get(labels.UID) == uid else None
 
 
 def _body(request: CreateToken) -> dict[str, object]:

@@ -146,7 +146,7 @@ class GceDriver:
             for operation in operations:
                 history.add(operation)
             token = answer.get("nextPageToken")
-            reached = any(each.at and cursor and each.at < cursor for each in operations)
+            reached = any(item.at and cursor and item.at < cursor for item in operations)
             if reached or not isinstance(token, str) or not token:
                 history.forget_old()
                 return
@@ -207,22 +207,21 @@ class _History:
         """Return since when operations are read again: the oldest that is not done, or a while ago."""
         if not self._operations:
             return None
-        newest = max(_time(each) for each in self._operations.values())
-        open_ = [_time(each) for each in self._operations.values() if not each.done]
+        newest = max(_time(operation) for operation in self._operations.values())
+        open_ = [_time(operation) for operation in self._operations.values() if not operation.done]
         return max(min([newest - timedelta(minutes=2), *open_]), newest - OPERATION_HISTORY)
 
     def forget_old(self) -> None:
         if self._operations:
-            newest = max(_time(each) for each in self._operations.values())
+            newest = max(_time(operation) for operation in self._operations.values())
             oldest = newest - OPERATION_HISTORY
-            kept = {key: each for key, each in self._operations.items() if _time(each) > oldest}
-            self._operations = kept
+            self._operations = {key: item for key, item in self._operations.items() if _time(item) > oldest}
 
     def by_machine(self) -> dict[str, tuple[ObservedOperation, ...]]:
-        found: dict[str, list[ObservedOperation]] = {}
-        for operation in sorted(self._operations.values(), key=lambda each: (_time(each), each.id)):
-            found.setdefault(operation.machine, []).append(operation)
-        return {name: tuple(operations) for name, operations in found.items()}
+        by_name: dict[str, list[ObservedOperation]] = {}
+        for operation in sorted(self._operations.values(), key=lambda item: (_time(item), item.id)):
+            by_name.setdefault(operation.machine, []).append(operation)
+        return {name: tuple(operations) for name, operations in by_name.items()}
 
 
 def _time(operation: ObservedOperation) -> datetime:

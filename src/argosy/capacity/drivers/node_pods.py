@@ -32,4 +32,4 @@ def _is_of_daemon_set(pod: Pod) -> bool:
 
 
 def _is_ready(pod: Pod) -> bool:
-    return any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions)
+    return any(item.type == "Ready" and item.status == "True" for item in pod.status.conditions)

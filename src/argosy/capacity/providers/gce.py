@@ -167,7 +167,7 @@ _KINDS: Final[Mapping[str, OperationKind]] = {
 
 
 def observed_machine(instance: Mapping[str, object]) -> ObservedMachine:
-    """Return an instance of the API as what is seen; what does not make sense counts as missing."""
+    """Return an instance of the API in the form that all providers share; invalid fields count as missing."""
     status = _text(instance.get("status"))
     interface = _first(instance.get("networkInterfaces"))
     labels = _mapping(instance.get("labels"))
@@ -187,7 +187,7 @@ def observed_machine(instance: Mapping[str, object]) -> ObservedMachine:
 
 
 def observed_operation(operation: Mapping[str, object]) -> ObservedOperation:
-    """Return an operation of the API as what is seen."""
+    """Return an operation of the API in the form that all providers share."""
     error = _first(_mapping(operation.get("error")).get("errors"))
     code = _text(error.get("code"))
     return ObservedOperation(
