@@ -24,13 +24,19 @@ AUTH = base64.b64encode(b"u:p:q").decode()
 
 LOGINS = {
     "user name and password: for any registry": (encoded(username="u", password="p:q\n"), "r.io"),
-    "with the registry: for that one": (
+    "user name and password with a registry: for that one": (
         encoded(username="u", password="p:q", registry="https://r.io"),
         "r.io",
     ),
-    "docker configuration": (docker_config({"r.io": {"username": "u", "password": "p:q"}}), "r.io"),
-    "docker configuration with auth": (docker_config({"x.io": {}, "r.io:5000": {"auth": AUTH}}), "r.io:5000"),
-    "docker configuration of docker.io": (
+    "docker configuration with user name and password: for its registries": (
+        docker_config({"r.io": {"username": "u", "password": "p:q"}}),
+        "r.io",
+    ),
+    "docker configuration with auth: for its registries": (
+        docker_config({"x.io": {}, "r.io:5000": {"auth": AUTH}}),
+        "r.io:5000",
+    ),
+    "docker configuration with the URL of Docker Hub: for docker.io": (
         docker_config({"https://index.docker.io/v1/": {"auth": AUTH}}),
         "docker.io",
     ),
@@ -44,19 +50,34 @@ def test_login(case: str) -> None:
 
 
 FAULTS: dict[str, tuple[Mapping[str, str], str]] = {
-    "no password": (encoded(username="u"), "key 'password' missing"),
-    "binary": (encoded(username="u", password=b"\xff\xfe"), "key 'password' is not text"),
-    "line break": (encoded(username="u\nx", password="p"), "key 'username' is not text"),
-    "not base64": ({"username": "%", "password": "%"}, "key 'username' is not base64"),
-    "other registry": (
+    "user name without a password: key is missing": (encoded(username="u"), "key 'password' missing"),
+    "binary password: key is not text": (
+        encoded(username="u", password=b"\xff\xfe"),
+        "key 'password' is not text",
+    ),
+    "line break in the user name: key is not text": (
+        encoded(username="u\nx", password="p"),
+        "key 'username' is not text",
+    ),
+    "value that is not base64: named": ({"username": "%", "password": "%"}, "key 'username' is not base64"),
+    "user name and password for another registry: no login": (
         encoded(username="u", password="p", registry="other.io"),
         "no login for the registry r.io",
     ),
-    "docker configuration of another registry": (docker_config({"x.io": {"auth": AUTH}}), "no login for"),
-    "docker configuration without a colon": (docker_config({"r.io": {"auth": "dQ=="}}), "no login for"),
-    "docker configuration with garbage": (docker_config({"r.io": {"auth": "\u00e9"}}), "no login for"),
-    "docker configuration of another form": (docker_config([1]), "not a configuration of registries"),
-    "docker configuration that is no JSON": (
+    "docker configuration of another registry: no login": (
+        docker_config({"x.io": {"auth": AUTH}}),
+        "no login for",
+    ),
+    "docker configuration with auth without a colon: no login": (
+        docker_config({"r.io": {"auth": "dQ=="}}),
+        "no login for",
+    ),
+    "docker configuration with auth that is not base64: no login": (
+        docker_config({"r.io": {"auth": "\u00e9"}}),
+        "no login for",
+    ),
+    "docker configuration with a list: invalid": (docker_config([1]), "not a configuration of registries"),
+    "docker configuration that is not JSON: invalid": (
         encoded(**{".dockerconfigjson": b"\xff{"}),
         "not a configuration",
     ),

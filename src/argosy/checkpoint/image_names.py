@@ -1,8 +1,8 @@
 """Reads and builds names of images: `registry/repository:tag@digest`.
 
 The first segment of a repository string is the registry if it contains `.` or `:` or is `localhost`;
-otherwise the registry is `docker.io`, where a single segment is below `library/`. An image name without a
-host gets one exactly once, by `with_registry`.
+otherwise the registry is `docker.io`, where a single segment is below `library/`. Only `with_registry` adds a
+registry to a name, and only if it has none.
 """
 
 import re
@@ -58,7 +58,7 @@ class Image(Struct, frozen=True):
 
 
 def parse_repository(text: str) -> Repository:
-    """Return the repository; raises InvalidImageNameError for anything that is more or less than one."""
+    """Return the repository; raises InvalidImageNameError, also for a scheme, a tag or a digest."""
     if "://" in text:
         raise _invalid(text, "must have no scheme")
     if "@" in text:
@@ -70,9 +70,9 @@ def parse_repository(text: str) -> Repository:
 
 
 def parse_store(uri: str) -> Repository:
-    """Return the repository of `oci://registry/repository`, which always names the registry.
+    """Return the repository of `oci://registry/repository`; raises InvalidImageNameError without a registry.
 
-    Without that, the first segment of a repository at Docker Hub would be taken for a registry by its reader.
+    `oci://team/checkpoints` could mean a host named team, or as in image names a repository of Docker Hub.
     """
     name = uri.removeprefix("oci://")
     registry, slash, _ = name.partition("/")
@@ -89,8 +89,8 @@ def parse_image(text: str) -> Image:
     name, at, digest = text.partition("@")
     if at and not is_digest(digest):
         raise _invalid(text, "the digest must be sha256: and 64 hexadecimal digits")
-    registry, rest = _split_registry(name)
-    path, colon, tag = rest.partition(":")
+    registry, path_and_tag = _split_registry(name)
+    path, colon, tag = path_and_tag.partition(":")
     if colon and not _TAG.fullmatch(tag):
         raise _invalid(text, f"invalid tag {tag!r}")
     if not tag and not digest:
@@ -107,7 +107,7 @@ def with_registry(url: str, image: str) -> Image:
     first, slash, _ = image.partition("/")
     if not (slash and _is_registry(first)):
         return parse_image(f"{host}/{image}")
-    if _canonical(first) != host:
+    if _canonical_host(first) != host:
         raise _invalid(image, f"must be an image of the registry {host}")
     return parse_image(image)
 
@@ -118,17 +118,17 @@ def registry_host(url: str) -> str:
     host = host.rstrip("/")
     if not _HOST.fullmatch(host):
         raise _invalid(url, "must be the host of a registry")
-    return _canonical(host)
+    return _canonical_host(host)
 
 
 def local_image(pod: str, container: str, at: datetime) -> Image:
-    """Return the image of a checkpoint that is not pushed to any registry."""
+    """Return the image of a checkpoint that is not pushed to a registry, with its time as the tag."""
     path = shorten(f"checkpoint-{pod}-{container}", MAX_REPOSITORY_CHARS)
     return parse_image(f"localhost/{path}:{at.astimezone(UTC):%Y%m%d-%H%M%S}")
 
 
 def checkpoint_tag(container: str, stamp: int) -> str:
-    """Return the tag of a container's checkpoint; `stamp` is in seconds and never used twice by a job."""
+    """Return the tag of a container's checkpoint; `stamp` is a Unix time, of which a job uses none twice."""
     return f"{container}-{stamp}"
 
 
@@ -147,24 +147,24 @@ def is_digest(text: str) -> bool:
 
 
 def _split_registry(text: str) -> tuple[str, str]:
-    first, slash, rest = text.partition("/")
+    first, slash, path = text.partition("/")
     if slash and _is_registry(first):
-        host = _canonical(first)
-        return host, _below_library(rest) if host == DOCKER_HUB else rest
+        host = _canonical_host(first)
+        return host, _with_library(path) if host == DOCKER_HUB else path
     if text in ("", "localhost") or ("." in text and ":" not in text and not slash):
         raise _invalid(text, "must name a repository")
-    return DOCKER_HUB, _below_library(text)
+    return DOCKER_HUB, _with_library(text)
 
 
 def _is_registry(segment: str) -> bool:
     return "." in segment or ":" in segment or segment == "localhost"
 
 
-def _below_library(text: str) -> str:
+def _with_library(text: str) -> str:
     return text if "/" in text else f"library/{text}"
 
 
-def _canonical(host: str) -> str:
+def _canonical_host(host: str) -> str:
     return DOCKER_HUB if host in ("index.docker.io", "registry-1.docker.io") else host
 
 
@@ -172,7 +172,7 @@ def _repository(text: str, registry: str, path: str) -> Repository:
     if not _HOST.fullmatch(registry):
         raise _invalid(text, f"invalid registry {registry!r}")
     components = path.split("/")
-    if "" in components or path == "library/":
+    if "" in components:
         raise _invalid(text, "must have no empty segment")
     if path != path.lower():
         raise _invalid(text, "the repository must be lower case")

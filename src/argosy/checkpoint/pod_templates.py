@@ -6,17 +6,21 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def pod_template(metadata: Mapping[str, object], spec: Mapping[str, object]) -> dict[str, object]:
-    """Return the template of a pod, without what the cluster has added for its place and identity."""
+    """Return the pod's labels, annotations and spec, without what belongs to this one pod.
+
+    That is its node, its ephemeral containers, kubectl's annotation, and the volume with the token of its
+    ServiceAccount, which the API server adds to the new pod again.
+    """
     kept = {name: value for name, value in spec.items() if name not in ("nodeName", "ephemeralContainers")}
     added = {str(item.get("name")) for item in _items(spec, "volumes") if _is_added_volume(item)}
     kept["volumes"] = [item for item in _items(spec, "volumes") if item.get("name") not in added]
-    for part in ("containers", "initContainers"):
-        kept[part] = [_without_mounts(item, added) for item in _items(spec, part)]
-    listed = {name: metadata[name] for name in ("labels", "annotations") if metadata.get(name)}
-    annotations = listed.get("annotations")
+    for field in ("containers", "initContainers"):
+        kept[field] = [_without_mounts(item, added) for item in _items(spec, field)]
+    copied = {name: metadata[name] for name in ("labels", "annotations") if metadata.get(name)}
+    annotations = copied.get("annotations")
     if isinstance(annotations, dict):
-        listed["annotations"] = {name: value for name, value in annotations.items() if name != LAST_APPLIED}
-    return {"metadata": listed, "spec": {name: value for name, value in kept.items() if value != []}}
+        copied["annotations"] = {name: value for name, value in annotations.items() if name != LAST_APPLIED}
+    return {"metadata": copied, "spec": {name: value for name, value in kept.items() if value != []}}
 
 
 def _items(spec: Mapping[str, object], name: str) -> list[dict[str, object]]:
@@ -25,10 +29,11 @@ def _items(spec: Mapping[str, object], name: str) -> list[dict[str, object]]:
 
 
 def _is_added_volume(volume: Mapping[str, object]) -> bool:
+    """Return True for the volume that the admission plugin ServiceAccount adds."""
     return str(volume.get("name", "")).startswith("kube-api-access-")
 
 
 def _without_mounts(container: Mapping[str, object], added: Collection[str]) -> dict[str, object]:
     mounts = [item for item in _items(container, "volumeMounts") if item.get("name") not in added]
-    rest = {name: value for name, value in container.items() if name != "volumeMounts"}
-    return {**rest, "volumeMounts": mounts} if mounts else rest
+    fields = {name: value for name, value in container.items() if name != "volumeMounts"}
+    return {**fields, "volumeMounts": mounts} if mounts else fields

@@ -1,4 +1,4 @@
-"""What every store of checkpoints can do.
+"""Defines the interface of stores of checkpoints, and their errors and results.
 
 A store holds the checkpoints of one job. It lists complete ones only: the manifest is written last.
 """
@@ -25,7 +25,7 @@ class CorruptCheckpointError(StoreError):
 
 
 class Saved(Struct, frozen=True, kw_only=True):
-    """What publishing a checkpoint has done."""
+    """The result of publishing a checkpoint."""
 
     manifest: Manifest
     """The manifest in the store; with files of several pods, the one of all of them once it is complete."""
@@ -65,7 +65,7 @@ class Scan(Struct, frozen=True):
 
 
 class CheckpointList(Protocol):
-    """Checkpoints that can be looked at and deleted: a store, or the folder of a training."""
+    """Checkpoints that can be listed, verified and deleted: a store, or the folder of a training."""
 
     @property
     def uri(self) -> str: ...
@@ -79,7 +79,10 @@ class CheckpointList(Protocol):
         ...
 
     def find_latest(self, verify: bool = True) -> Latest:
-        """Return the newest checkpoint whose data is there with the right sizes, and what was skipped."""
+        """Return the newest checkpoint whose data is there with the right sizes, and what was skipped.
+
+        Without `verify`, its manifest is enough.
+        """
         ...
 
     def verify(self, manifest: Manifest) -> Sequence[str]:
@@ -92,12 +95,14 @@ class CheckpointList(Protocol):
 
 
 class Store(CheckpointList, Protocol):
+    """A store to which checkpoints are published, and from which they are restored."""
+
     def publish(self, folder: Path, manifest: Manifest) -> Saved:
-        """Store a folder's checkpoint; it can be listed when everything else is stored."""
+        """Store the checkpoint in a folder; it is listed once all of it is stored."""
         ...
 
     def latest(self, verify: bool = True) -> Manifest | None:
-        """Return the checkpoint of `find_latest`."""
+        """Return the manifest that `find_latest` returns."""
         ...
 
     def restore(self, manifest: Manifest, target: Path) -> None:
@@ -105,5 +110,5 @@ class Store(CheckpointList, Protocol):
         ...
 
     def restore_latest(self, target: Path) -> Latest:
-        """Restore the newest checkpoint that can be restored, and tell which were skipped."""
+        """Restore the newest checkpoint that can be restored; returns it, and which were skipped."""
         ...

@@ -57,40 +57,52 @@ def always(response: bytes) -> Callable[[Call], Awaitable[bytes]]:
 
 
 GARBAGE = {
-    "HTML": (HTML, {"InvalidResponse", "DigestMismatch", "None"}),
-    "HTML with status 404": (
+    "HTML with status 200: invalid response or digest": (HTML, {"InvalidResponse", "DigestMismatch", "None"}),
+    "HTML with status 404: not found": (
         http(404, b"<html>", {"Content-Type": "text/html"}),
         {"NotFound", "None", "False"},
     ),
-    "truncated JSON": (http(200, b'{"tags": ["a"', MANIFEST), {"InvalidResponse", "DigestMismatch", "None"}),
-    "JSON of another form": (http_json(200, ["a"]), {"InvalidResponse", "DigestMismatch", "None"}),
-    "wrong digest": (
+    "truncated JSON: invalid response or digest": (
+        http(200, b'{"tags": ["a"', MANIFEST),
+        {"InvalidResponse", "DigestMismatch", "None"},
+    ),
+    "JSON list instead of an object: invalid response or digest": (
+        http_json(200, ["a"]),
+        {"InvalidResponse", "DigestMismatch", "None"},
+    ),
+    "header with the digest of other content: believed for HEAD only": (
         http(200, b"{}", {**MANIFEST, "Docker-Content-Digest": WRONG}),
         {WRONG, "[]", "DigestMismatch", "InvalidResponse", "None"},
     ),
-    "digest that is none": (
+    "header with a digest that is not one: invalid response or digest": (
         http(200, b"{}", {**MANIFEST, "Docker-Content-Digest": "x" * 5000}),
         {"[]", "DigestMismatch", "InvalidResponse", "None"},
     ),
-    "redirect to itself": (http(307, b"", {"Location": "/v2/"}), {"InvalidResponse"}),
-    "redirect to nowhere": (http(307, b"", {"Location": "http://"}), {"InvalidResponse"}),
-    "redirect to a host without TLS": (
+    "redirect to itself: invalid response": (http(307, b"", {"Location": "/v2/"}), {"InvalidResponse"}),
+    "redirect to a URL without a host: invalid response": (
+        http(307, b"", {"Location": "http://"}),
+        {"InvalidResponse"},
+    ),
+    "redirect to a host without TLS: invalid response": (
         http(307, b"", {"Location": "http://169.254.169.254/latest/"}),
         {"InvalidResponse"},
     ),
-    "status 500": (http(500, b"\xff\xfe"), {"Unavailable"}),
-    "status 429": (http(429), {"TooManyRequests"}),
-    "no HTTP": (b"220 smtp ready\r\n\r\n", {"Unreachable"}),
-    "status 401 with a login that is not asked for": (http(401), {"Unauthorized"}),
-    "token server that answers with HTML": (
+    "status 500: unavailable": (http(500, b"\xff\xfe"), {"Unavailable"}),
+    "status 429: too many requests": (http(429), {"TooManyRequests"}),
+    "answer in another protocol: unreachable": (b"220 smtp ready\r\n\r\n", {"Unreachable"}),
+    "status 401 without a challenge: unauthorized": (http(401), {"Unauthorized"}),
+    "token server that answers with HTML: unauthorized": (
         http(401, b"", {"WWW-Authenticate": 'Bearer realm="/token"'}),
         {"Unauthorized"},
     ),
-    "token server without TLS": (
+    "token server without TLS: invalid response": (
         http(401, b"", {"WWW-Authenticate": 'Bearer realm="http://10.0.0.1/token"'}),
         {"InvalidResponse"},
     ),
-    "huge manifest": (http(200, b"x" * (5 << 20), MANIFEST), {"Unreachable", "InvalidResponse", "None"}),
+    "manifest of 5 MiB: unreachable or invalid response": (
+        http(200, b"x" * (5 << 20), MANIFEST),
+        {"Unreachable", "InvalidResponse", "None"},
+    ),
 }
 
 

@@ -37,14 +37,14 @@ def find_damage(manifest: Manifest, index: ChunkIndex, fetch: Fetch) -> Sequence
     """Return what is wrong after reading everything."""
     problems = []
     for part, listed in zip(manifest.parts, index.parts, strict=True):
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         try:
             for chunk, span in zip(listed.chunks, spans(part.size, index.chunk_bytes), strict=True):
-                found.update(fetch(chunk, span.length))
+                digest.update(fetch(chunk, span.length))
         except (CorruptCheckpointError, MissingObjectError) as error:
             problems.append(f"{part.path}: {error}")
             continue
-        if found.hexdigest() != part.sha256:
+        if digest.hexdigest() != part.sha256:
             problems.append(f"{part.path}: has another digest than the manifest")
     return problems[:_MAX_PROBLEMS]
 

@@ -6,10 +6,10 @@ from argosy.checkpoint.manifest import Manifest
 from argosy.checkpoint.store import CorruptCheckpointError, Latest, MissingObjectError, Scan, Skipped
 
 
-def find_newest(found: Scan, problem_of: Callable[[Manifest], str]) -> Latest:
+def find_newest(scan: Scan, problem_of: Callable[[Manifest], str]) -> Latest:
     """Return the newest checkpoint without a problem, and why newer ones were skipped."""
-    skipped = [*found.skipped]
-    for manifest in found.manifests:
+    skipped = [*scan.skipped]
+    for manifest in scan.manifests:
         problem = problem_of(manifest)
         if not problem:
             return Latest(manifest, tuple(skipped))

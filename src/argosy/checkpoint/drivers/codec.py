@@ -1,4 +1,4 @@
-"""Compresses chunks for a store and checks what comes back."""
+"""Compresses chunks for a store, and decompresses and verifies what a store returns."""
 
 import hashlib
 import threading
@@ -9,24 +9,29 @@ import zstandard
 from argosy.checkpoint.store import CorruptCheckpointError
 
 _LEVEL: Final = 1
+"""The fastest regular level of zstd."""
 _PROBE_BYTES: Final = 64 * 1024
-_WORTHWHILE: Final = 0.97
-"""Compression below this ratio is worth its time; weights of a neural network hardly shrink."""
+"""The start of a longer chunk, which is compressed first to see whether the rest is worth the time."""
+_MAX_PROBE_RATIO: Final = 0.97
+"""A chunk is compressed if its start shrinks to less than this; weights of a neural network hardly shrink."""
 
 _local = threading.local()
 
 
 def encode(content: bytes) -> bytes:
-    """Return what is stored for a chunk: a zstd frame if it is shorter, or else the content."""
+    """Return what is stored for a chunk: a zstd frame if that is shorter than the content, or the content."""
     probe = content[:_PROBE_BYTES]
-    if len(content) > _PROBE_BYTES and len(_compressor().compress(probe)) > len(probe) * _WORTHWHILE:
+    if len(content) > _PROBE_BYTES and len(_compressor().compress(probe)) > len(probe) * _MAX_PROBE_RATIO:
         return content
     compressed = _compressor().compress(content)
     return compressed if len(compressed) < len(content) else content
 
 
 def decode(stored: bytes, sha256: str, length: int) -> bytes:
-    """Return the content of a chunk; raises CorruptCheckpointError unless it has this digest and length."""
+    """Return the content of a chunk; raises CorruptCheckpointError unless it has this digest and length.
+
+    What is stored with the length of the content is the content, because a frame is shorter.
+    """
     try:
         content = stored if len(stored) == length else zstandard.decompress(stored, max_output_size=length)
     except zstandard.ZstdError as error:

@@ -17,15 +17,15 @@ def read_credentials(path: Path) -> Mapping[str, str]:
         text = _read(path)
     except (OSError, UnicodeDecodeError) as error:
         raise StoreError(f"{path}: cannot be read ({type(error).__name__})") from None
-    found: dict[str, str] = {}
+    credentials: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         name, separator, value = line.strip().removeprefix("export ").partition("=")
         if not separator or not name.strip().isidentifier():
             raise StoreError(f"{path}: line {number}: must be NAME=value")
-        found[name.strip()] = value.strip().strip("\"'")
-    return found
+        credentials[name.strip()] = value.strip().strip("\"'")
+    return credentials
 
 
 def _read(path: Path) -> str:

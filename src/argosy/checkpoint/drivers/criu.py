@@ -55,16 +55,16 @@ def _has_criu(prefix: Path) -> bool:
 
 def _find_loader(prefix: Path) -> Path | None:
     """Return the loader of the C library, which is in the folder of the libraries."""
-    found = (path for pattern in _LOADERS for path in sorted(prefix.glob(pattern)))
-    return next(found, None)
+    loaders = (path for pattern in _LOADERS for path in sorted(prefix.glob(pattern)))
+    return next(loaders, None)
 
 
 def prefix_command(prefix: Path, at: str = "") -> list[str]:
     """Return the command of the CRIU in a prefix; `at` is the path of the prefix for whoever executes it."""
-    found = _find_loader(prefix)
-    if found is None:
+    path = _find_loader(prefix)
+    if path is None:
         raise FileNotFoundError(f"{prefix} has no CRIU any more")
-    loader, root = found.relative_to(prefix), at or str(prefix).rstrip("/")
+    loader, root = path.relative_to(prefix), at or str(prefix).rstrip("/")
     return [f"{root}/{loader}", "--library-path", f"{root}/{loader.parent}", f"{root}/{_PROGRAM}"]
 
 
@@ -113,8 +113,8 @@ def failure_reason(*logs: Path) -> str:
         except OSError:
             continue
         for line in lines:
-            found = _ERROR.match(line)
-            text = found[1].strip() if found else ""
+            match = _ERROR.match(line)
+            text = match[1].strip() if match else ""
             if text and not any(part in text for part in _MEANINGLESS):
                 return text
     return "CRIU gives no reason"
@@ -126,8 +126,8 @@ def version(command: Sequence[str]) -> str:
         output = _run([*command, "--version"])[1]
     except OSError:
         return ""
-    found = re.search(r"Version: (\S+)", output)
-    return found[1] if found else ""
+    match = re.search(r"Version: (\S+)", output)
+    return match[1] if match else ""
 
 
 def probe() -> Probe:
@@ -135,18 +135,18 @@ def probe() -> Probe:
     command = find_command()
     if command is None:
         return Probe("", MISSING)
-    found = version(command)
+    criu_version = version(command)
     if os.geteuid() != 0:
-        return Probe(found, "CRIU needs root")
+        return Probe(criu_version, "CRIU needs root")
     try:
         code, output = _run([*command, "check"])
         if code != 0:
             errors = [line for line in output.splitlines() if "Error" in line]
-            return Probe(found, f"criu check: {errors[0] if errors else code}")
+            return Probe(criu_version, f"criu check: {errors[0] if errors else code}")
         problem = _dump_and_restore(command, 0)
-        return Probe(found, problem, problem or _dump_and_restore(command, 1000))
+        return Probe(criu_version, problem, problem or _dump_and_restore(command, 1000))
     except OSError as error:
-        return Probe(found, str(error))
+        return Probe(criu_version, str(error))
 
 
 def _dump_and_restore(command: Sequence[str], user: int) -> str:

@@ -58,20 +58,20 @@ def _restore_chunk(path: Path, chunk: Chunk, span: Span, fetch: Fetch, resumed: 
 
 def _write(descriptor: int, content: bytes, offset: int) -> None:
     """Write all of the content, which one call may not do."""
-    rest = memoryview(content)
-    while rest:
-        written = os.pwrite(descriptor, rest, offset)
-        offset, rest = offset + written, rest[written:]
+    remaining = memoryview(content)
+    while remaining:
+        written = os.pwrite(descriptor, remaining, offset)
+        offset, remaining = offset + written, remaining[written:]
 
 
 def _check(folder: Path, part: Part) -> None:
     """Compare a whole file with the manifest and flush it; one that differs is removed."""
-    path, found = folder / part.path, hashlib.sha256()
+    path, digest = folder / part.path, hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_BLOCK_BYTES):
-            found.update(block)
+            digest.update(block)
         os.fsync(file.fileno())
-    if found.hexdigest() != part.sha256:
+    if digest.hexdigest() != part.sha256:
         path.unlink()
         raise CorruptCheckpointError(f"{part.path}: the restored file has another digest than the manifest")
 

@@ -62,7 +62,7 @@ class ObjectStore:
         started = time.monotonic()
         with announced_upload(self._bucket, self._now, self._sweep_age) as renew:
             swept = is_sweeping(self._bucket)
-            upload = Upload(self._bucket, self._known_chunks(), renew)
+            upload = Upload(self._bucket, self._reusable_chunks(), renew)
             index = upload.run(folder, manifest)
             if swept or is_sweeping(self._bucket):
                 index = upload.restore_missing(folder, manifest, self._stored_chunks())
@@ -104,11 +104,11 @@ class ObjectStore:
 
     def find_latest(self, verify: bool = True) -> Latest:
         """Return the newest checkpoint whose chunks are there, and the newer ones that were skipped."""
-        found = self.scan()
+        scan = self.scan()
         if not verify:
-            return find_newest(found, lambda _: "")
-        stored = self._stored_chunks() if found.manifests else {}
-        return find_newest(found, lambda manifest: self._quick_problem(manifest, stored))
+            return find_newest(scan, lambda _: "")
+        stored = self._stored_chunks() if scan.manifests else {}
+        return find_newest(scan, lambda manifest: self._quick_problem(manifest, stored))
 
     def restore(self, manifest: Manifest, target: Path) -> None:
         """Write a checkpoint to a folder, which exists only when every digest was verified."""
@@ -154,7 +154,7 @@ class ObjectStore:
 
     def _pod_parts(self, prefix: str) -> Sequence[PodPart]:
         """Return the parts of pods that can be read; another pod may delete them meanwhile."""
-        found = []
+        parts = []
         for entry in self._bucket.list(prefix):
             try:
                 raw = self._bucket.get(entry.key, layout.MAX_INDEX_BYTES)
@@ -165,8 +165,8 @@ class ObjectStore:
                 continue
             except (InvalidManifestError, InvalidIndexError):
                 continue
-            found.append(part)
-        return found
+            parts.append(part)
+        return parts
 
     def _index(self, manifest: Manifest) -> ChunkIndex:
         key = layout.index_key(manifest.name)
@@ -194,19 +194,19 @@ class ObjectStore:
             if entry.modified >= since
         }
 
-    def _known_chunks(self) -> dict[str, int]:
-        """Return chunks to rely on: those of checkpoints, and recent ones of killed uploads."""
-        known: dict[str, int] = {}
+    def _reusable_chunks(self) -> dict[str, int]:
+        """Return the lengths of chunks that need no upload: of the newest checkpoints and recent uploads."""
+        lengths: dict[str, int] = {}
         for manifest in self.list()[:_COMPARED]:
             try:
-                known |= {chunk.sha256: chunk.stored for chunk in self._index(manifest).chunks()}
+                lengths |= {chunk.sha256: chunk.stored for chunk in self._index(manifest).chunks()}
             except StoreError:
                 continue
         age = self._sweep_age / 2
         others = sum(1 for _ in self._bucket.list(layout.UPLOADS)) - 1
         if others and has_uploads(self._bucket, self._now() - age):
-            known |= self._stored_chunks(self._now() - age)
-        return known
+            lengths |= self._stored_chunks(self._now() - age)
+        return lengths
 
     def _used_chunks(self, since: datetime) -> set[str]:
         """Return the chunks of all checkpoints, and of parts of pods that are not too old."""

@@ -40,15 +40,15 @@ class StepFolders:
                 skipped.append(Skipped(folder.name, str(error)))
             else:
                 manifests.append(manifest)
-        return Scan(tuple(newest_first(manifests)), tuple(sorted(skipped, key=lambda each: each.name)))
+        return Scan(tuple(newest_first(manifests)), tuple(sorted(skipped, key=lambda item: item.name)))
 
     def list(self) -> Sequence[Manifest]:
         return self.scan().manifests
 
     def find_latest(self, verify: bool = True) -> Latest:
-        found = self.scan()
-        skipped = list(found.skipped)
-        for manifest in found.manifests:
+        scan = self.scan()
+        skipped = list(scan.skipped)
+        for manifest in scan.manifests:
             problems = self._problems(manifest, digests=False) if verify else ()
             if not problems:
                 return Latest(manifest, tuple(skipped))

@@ -17,9 +17,9 @@ from argosy.checkpoint.drivers.buckets import Bucket
 from argosy.checkpoint.drivers.layout import CHECKPOINTS, CHUNKS, PARTS, SWEEP, SWEEPS, UPLOADS, folder_of
 
 _RENEWALS: Final = 4
-"""How often an announcement is renewed before it would count as left over."""
+"""How often an announcement is renewed within the age limit."""
 _BATCH: Final = 1000
-"""Chunks that are listed before those among them that nothing refers to are deleted."""
+"""Chunks that are listed at a time; the unused ones among them are deleted before the next are listed."""
 
 
 @contextmanager
@@ -46,12 +46,12 @@ def is_sweeping(bucket: Bucket) -> bool:
 
 
 def has_uploads(bucket: Bucket, since: datetime) -> bool:
-    """Return True if an upload is under way that renewed its announcement after a time."""
+    """Return True if there is an announcement of an upload that was made or renewed since then."""
     return any(entry.modified >= since for entry in bucket.list(UPLOADS))
 
 
 def sweep(bucket: Bucket, references: Callable[[], Collection[str]], before: datetime) -> bool:
-    """Delete what is older than a time and nothing refers to; returns False if an upload put it off.
+    """Delete unused chunks from before a time; returns False if it stopped because of an upload.
 
     `references` returns the digests of all chunks that are in use; it is called after the announcement.
     """
@@ -62,10 +62,10 @@ def sweep(bucket: Bucket, references: Callable[[], Collection[str]], before: dat
         used = {chunk_key(sha256) for sha256 in references()}
         listed = bucket.list(CHUNKS)
         while batch := [*islice(listed, _BATCH)]:
-            found = [entry.key for entry in batch if entry.key not in used and entry.modified < before]
-            if found and has_uploads(bucket, before):
+            unused = [entry.key for entry in batch if entry.key not in used and entry.modified < before]
+            if unused and has_uploads(bucket, before):
                 return False
-            bucket.delete(found)
+            bucket.delete(unused)
         _remove_remains(bucket, before)
     finally:
         bucket.delete([SWEEP])
@@ -73,17 +73,17 @@ def sweep(bucket: Bucket, references: Callable[[], Collection[str]], before: dat
 
 
 def _remove_remains(bucket: Bucket, before: datetime) -> None:
-    """Remove announcements, parts and indexes that killed uploads have left."""
+    """Remove announcements, parts of pods and folders without a manifest that killed uploads have left."""
     old = [
         entry.key for prefix in (UPLOADS, PARTS) for entry in bucket.list(prefix) if entry.modified < before
     ]
     folders: dict[str, list[str]] = {}
-    young = set()
+    kept = set()
     for entry in bucket.list(CHECKPOINTS):
         folder = folder_of(entry.key)
         folders.setdefault(folder, []).append(entry.key)
         if entry.key.endswith("/manifest.json") or entry.modified >= before:
-            young.add(folder)
-    old += [key for folder, keys in folders.items() if folder not in young for key in keys]
+            kept.add(folder)
+    old += [key for folder, keys in folders.items() if folder not in kept for key in keys]
     bucket.delete(old)
     bucket.remove_unfinished(before)

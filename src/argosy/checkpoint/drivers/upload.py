@@ -31,21 +31,21 @@ class Sink(Protocol):
 class Upload:
     """One upload of a checkpoint.
 
-    `known` has the stored length of chunks that are in the store. `tick` is called for each chunk, in the
+    `stored` has the stored length of chunks that are in the store. `tick` is called for each chunk, in the
     thread that reads the files.
     """
 
     def __init__(
         self,
         sink: Sink,
-        known: Mapping[str, int],
+        stored: Mapping[str, int],
         tick: Callable[[], None] = lambda: None,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
         self._sink = sink
         self._chunk_bytes = chunk_bytes
-        self._stored = dict(known)
-        self._claimed = set(known)
+        self._stored = dict(stored)
+        self._claimed = set(stored)
         self._lock = threading.Lock()
         self._tick = tick
         self.uploaded = 0
@@ -61,8 +61,8 @@ class Upload:
         return ChunkIndex(
             chunk_bytes=self._chunk_bytes,
             parts=tuple(
-                PartChunks(path, tuple(Chunk(sha256, self._stored[sha256]) for sha256 in found))
-                for path, found in digests.items()
+                PartChunks(path, tuple(Chunk(sha256, self._stored[sha256]) for sha256 in sha256s))
+                for path, sha256s in digests.items()
             ),
         )
 
@@ -85,13 +85,13 @@ class Upload:
 
     def _compare_part(self, file: BinaryIO, part: Part, digests: list[str], transfers: Transfers) -> None:
         """Store a file while it is compared with the manifest."""
-        found = hashlib.sha256()
+        digest = hashlib.sha256()
         for number, span in enumerate(spans(part.size, self._chunk_bytes)):
             self._tick()
             content = file.read(span.length)
             transfers.submit(partial(self._store, content, digests, number))
-            found.update(content)
-        if file.read(1) or found.hexdigest() != part.sha256:
+            digest.update(content)
+        if file.read(1) or digest.hexdigest() != part.sha256:
             raise CorruptCheckpointError(f"{part.path}: differs from the manifest; it was changed or damaged")
 
     def _read_chunk(
@@ -139,8 +139,8 @@ def open_part(folder: Path, part: Part) -> BinaryIO:
         file = os.fdopen(_descend(descriptor, name, os.O_NONBLOCK), "rb")
     except OSError as error:
         raise CorruptCheckpointError(f"{part.path}: {error.strerror}") from None
-    found = os.fstat(file.fileno())
-    if not stat.S_ISREG(found.st_mode) or found.st_size != part.size:
+    info = os.fstat(file.fileno())
+    if not stat.S_ISREG(info.st_mode) or info.st_size != part.size:
         file.close()
         raise CorruptCheckpointError(f"{part.path}: must be a file of {part.size} bytes")
     return file

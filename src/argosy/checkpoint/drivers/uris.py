@@ -57,8 +57,8 @@ def open_bucket(uri: str, credentials: Mapping[str, str] = {}) -> Bucket:
     """Return the place for objects of a URI; raises StoreError if it cannot be used."""
     parsed = urlsplit(uri)
     if parsed.scheme not in SCHEMES:
-        known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
-        raise StoreError(f"{uri}: unknown scheme; must begin with one of {known}")
+        schemes = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+        raise StoreError(f"{uri}: unknown scheme; must begin with one of {schemes}")
     if parsed.query or parsed.fragment or "@" in parsed.netloc:
         raise StoreError(f"{parsed.scheme}:// URI: must have no user, password, query or fragment")
     path = _clean(uri, parsed.path)
