@@ -22,20 +22,22 @@ _LOCAL_RANKS = (
 
 
 class Place(NamedTuple):
-    """The rank of this process, and how many processes write into its checkpoint folder."""
+    """Which process this is, and how many write into its checkpoint folder."""
 
     rank: int
     world: int
+    """Processes of the job."""
     leader: bool
     """Whether this process commits the folder: rank 0, or the first rank of a pod with its own folder."""
     members: int
+    """Processes that write into the folder: all of the job, or those of a pod with its own folder."""
 
 
 def place(environ: Mapping[str, str], rank: Optional[int], world: Optional[int]) -> Place:
     """Return the place of this process; arguments that are not None take precedence."""
-    found = _pair(environ, _RANKS) or _tensorflow(environ) or (0, 1)
-    rank = found[0] if rank is None else rank
-    world = found[1] if world is None else world
+    detected = _pair(environ, _RANKS) or _tensorflow(environ) or (0, 1)
+    rank = detected[0] if rank is None else rank
+    world = detected[1] if world is None else world
     if not 0 <= rank < world:
         raise CheckpointError(
             f"rank {rank}: must be from 0 to {world - 1}, because the world size is {world}"

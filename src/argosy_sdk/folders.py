@@ -19,7 +19,7 @@ _UNFINISHED = re.compile(r"(step-\d+)(\.old|\.abandoned)?\.tmp")
 
 
 def temporary(directory: Path, step: int) -> Path:
-    """Return the folder that is filled."""
+    """Return the folder into which a checkpoint is written."""
     return directory / f"step-{step}.tmp"
 
 
@@ -30,16 +30,16 @@ def published(directory: Path, step: int) -> Path:
 
 def newest_first(directory: Path) -> Iterator[Tuple[int, Path]]:
     """Yield step and folder of all checkpoints, complete or not, the newest first."""
-    found: List[Tuple[int, Path]] = []
+    checkpoints: List[Tuple[int, Path]] = []
     for path in _entries(directory):
         match = _STEP.fullmatch(path.name)
         if match and path.is_dir() and not path.is_symlink():
-            found.append((int(match[1]), path))
-    return iter(sorted(found, reverse=True))
+            checkpoints.append((int(match[1]), path))
+    return iter(sorted(checkpoints, reverse=True))
 
 
 def clean(directory: Path) -> None:
-    """Remove what earlier processes left unfinished, and take back a checkpoint that was being replaced."""
+    """Remove what earlier processes left unfinished, and restore a checkpoint that was being replaced."""
     for path in _entries(directory):
         match = _UNFINISHED.fullmatch(path.name)
         if not match:

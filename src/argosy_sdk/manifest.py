@@ -40,7 +40,7 @@ def owner_of(path: str) -> Optional[int]:
 
 def list_files(folder: Path) -> List[str]:
     """Return the relative paths of all files in a folder; only regular files are allowed."""
-    found = []
+    paths = []
     for parent, folders, files in os.walk(str(folder)):
         for name in folders + files:
             path = Path(parent, name)
@@ -50,8 +50,8 @@ def list_files(folder: Path) -> List[str]:
                 continue  # Another rank has renamed it.
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                 raise CheckpointError(f"{path}: a checkpoint must have regular files only")
-        found += [str(Path(parent, name).relative_to(folder)) for name in files]
-    return sorted(found)
+        paths += [str(Path(parent, name).relative_to(folder)) for name in files]
+    return sorted(paths)
 
 
 def make_parts(folder: Path, paths: Iterable[str], rank: int) -> List[Part]:
@@ -143,7 +143,7 @@ def _problem(manifest: Manifest) -> str:
 
 
 def _sha256(file: Any) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for block in iter(lambda: file.read(_BLOCK_BYTES), b""):
-        found.update(block)
-    return found.hexdigest()
+        digest.update(block)
+    return digest.hexdigest()

@@ -1,9 +1,9 @@
 """Saves one checkpoint from several processes that share a folder.
 
-The leader writes a random id into `.save`. Each other rank writes its files, then `.rank-<r>.json` with its
-parts and that id, and waits until the folder is gone. The leader takes only what has its id, so files that an
-earlier process with the same rank left cannot be mixed into the checkpoint; a rank that saw the id of an
-earlier leader sees the new one and writes its parts again.
+The leader writes a random id into `.save`. Each other rank writes its files, then its marker
+`.rank-<r>.json` with their parts and that id, and waits until the leader has renamed the folder. The leader
+takes only markers with its id: one that an earlier process of the rank has left does not count, and a rank
+that has used the id of an earlier leader sees the new one and writes its marker again.
 """
 
 import json
@@ -24,7 +24,7 @@ _SHORTEST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.01, 0.2
 
 
 class Save:
-    """The part of one process in saving one checkpoint."""
+    """Saves one checkpoint together with the same object in the other processes."""
 
     def __init__(self, directory: Path, step: int, place: Place, timeout: float) -> None:
         self.directory = directory
@@ -35,7 +35,10 @@ class Save:
         self._id = secrets.token_hex(8)
 
     def begin(self) -> None:
-        """Make the folder, without what an earlier process left in it as far as no other rank may need it."""
+        """Create the folder, and delete what earlier processes have left in it.
+
+        Other ranks may have begun already, so only files of this rank and, by the leader, errors are deleted.
+        """
         if self.place.members == 1:
             shutil.rmtree(str(self.folder), ignore_errors=True)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -49,7 +52,10 @@ class Save:
             manifest.write_json(self.folder / _LEADER_FILE, {"id": self._id})
 
     def commit(self, described: Manifest) -> Optional[Manifest]:
-        """Publish the checkpoint; returns its manifest on the leader, None on the others."""
+        """Publish the checkpoint, whose manifest lacks only its parts and ranks.
+
+        Returns the complete manifest on the leader and None on the others.
+        """
         parts = self._own_parts()
         if not self.place.leader:
             self._hand_over(parts)
@@ -57,9 +63,9 @@ class Save:
         markers = self._collect()
         ranks = sorted([*markers, self.place.rank])
         parts += [part for marker in markers.values() for part in marker["parts"]]
-        known = {part["path"] for part in parts}
-        rest = [path for path in self._payload() if path not in known]
-        parts += manifest.make_parts(self.folder, rest, self.place.rank)
+        listed = {part["path"] for part in parts}
+        unlisted = [path for path in self._written_files() if path not in listed]
+        parts += manifest.make_parts(self.folder, unlisted, self.place.rank)
         if not parts and len(ranks) == self.place.world:
             raise CheckpointError(f"{self.folder}: no rank has written a file")
         parts.sort(key=lambda part: str(part["path"]))
@@ -67,7 +73,7 @@ class Save:
         if len(ranks) < self.place.world:
             complete["ranks"] = ranks
         for path in self.folder.iterdir():
-            if _is_ours(path.name):
+            if _is_coordination_file(path.name):
                 path.unlink()
         manifest.write_json(self.folder / manifest.NAME, complete)
         for parent, _, _ in os.walk(str(self.folder)):
@@ -76,7 +82,7 @@ class Save:
         return complete
 
     def abandon(self, error: BaseException) -> None:
-        """Give the checkpoint up: the leader removes the folder, another rank tells the leader."""
+        """Give the checkpoint up: the leader removes the folder, another rank reports the error to it."""
         try:
             if self.place.leader:
                 folders.abandon(self.directory, self.step)
@@ -96,16 +102,16 @@ class Save:
         except FileNotFoundError:
             if self.place.leader or self.folder.exists():
                 raise
-            raise self._given_up() from None
+            raise self._abandoned_error() from None
 
-    def _given_up(self) -> CheckpointError:
+    def _abandoned_error(self) -> CheckpointError:
         return CheckpointError(f"step {self.step}: the first rank has given this checkpoint up")
 
-    def _payload(self) -> List[str]:
-        return [path for path in manifest.list_files(self.folder) if not _is_ours(path)]
+    def _written_files(self) -> List[str]:
+        return [path for path in manifest.list_files(self.folder) if not _is_coordination_file(path)]
 
     def _collect(self) -> Dict[int, Dict[str, Any]]:
-        """Wait for the parts of all other ranks."""
+        """Wait for the markers of all other ranks, and return them by rank."""
         markers: Dict[int, Dict[str, Any]] = {}
         pause = _Pause(self._timeout)
         others = [rank for rank in range(self.place.world) if rank != self.place.rank]
@@ -126,22 +132,22 @@ class Save:
 
     def _hand_over(self, parts: List[Part]) -> None:
         """Give the parts to the leader, and wait until it has published or removed the folder."""
-        pause, handed = _Pause(self._timeout), ""
+        pause, written_id = _Pause(self._timeout), ""
         while self.folder.exists():
-            save = str((self._read(self.folder / _LEADER_FILE) or {}).get("id", ""))
-            if save and save != handed:
+            leader_id = str((self._read(self.folder / _LEADER_FILE) or {}).get("id", ""))
+            if leader_id and leader_id != written_id:
                 try:
-                    manifest.write_json(self._marker(self.place.rank), {"id": save, "parts": parts})
+                    manifest.write_json(self._marker(self.place.rank), {"id": leader_id, "parts": parts})
                 except FileNotFoundError:
                     break
-                handed = save
+                written_id = leader_id
             if not pause.wait():
                 raise CheckpointError(
                     f"step {self.step}: the first rank has not published it in {self._timeout:g} s"
                 )
         final = folders.published(self.directory, self.step) / manifest.NAME
-        if not handed or not final.exists():
-            raise self._given_up()
+        if not written_id or not final.exists():
+            raise self._abandoned_error()
 
     def _marker(self, rank: int) -> Path:
         return self.folder / f".rank-{rank}.json"
@@ -156,7 +162,7 @@ class Save:
 
 
 class _Pause:
-    """Waits longer and longer, until a deadline."""
+    """Waits for growing times, until a deadline."""
 
     def __init__(self, timeout: float) -> None:
         self._deadline = time.monotonic() + timeout
@@ -172,7 +178,8 @@ class _Pause:
         return True
 
 
-def _is_ours(path: str) -> bool:
+def _is_coordination_file(path: str) -> bool:
+    """Return True for the files of the leader and of ranks that are not part of the checkpoint."""
     return (
         path == _LEADER_FILE
         or (path.startswith(".rank-") and path.endswith((".json", ".json.new")))

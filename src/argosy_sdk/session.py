@@ -19,6 +19,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Session:
+    """The checkpoints of one process; the functions of the package use a single one."""
+
     def __init__(
         self, environ: Mapping[str, str] = os.environ, clock: Callable[[], float] = time.monotonic
     ) -> None:
@@ -33,7 +35,7 @@ class Session:
         """Why `latest` did not take newer checkpoints."""
 
     def latest(self) -> Optional[Path]:
-        """Return the newest checkpoint that verifies, and remove unfinished ones."""
+        """Return the newest checkpoint that is complete and undamaged, and remove unfinished ones."""
         place = environment.place(self._environ, None, None)
         directory = environment.directory(self._environ)
         if directory is not None and place.leader:
@@ -41,20 +43,20 @@ class Session:
         self.skipped = []
         for _, path, restored in self._candidates(directory):
             try:
-                found = manifest.read(path)
-                if found.get("ranks") and not restored:
-                    raise CheckpointError(f"{path}: has files of ranks {found['ranks']} only")
+                content = manifest.read(path)
+                if content.get("ranks") and not restored:
+                    raise CheckpointError(f"{path}: has files of ranks {content['ranks']} only")
                 # What was restored was verified on the way.
                 ranks = () if restored else None if place.leader else (place.rank,)
-                manifest.verify(path, found, ranks)
+                manifest.verify(path, content, ranks)
             except CheckpointError as error:
                 self.skipped.append(str(error))
                 continue
             self._last = self._clock()
-            self._step = found["step"]
-            self._parent = manifest.digest_of(found)
-            self._epoch = max(self._epoch, _natural(found.get("epoch")))
-            self._step_file.write(found["step"])
+            self._step = content["step"]
+            self._parent = manifest.digest_of(content)
+            self._epoch = max(self._epoch, _natural(content.get("epoch")))
+            self._step_file.write(content["step"])
             return path
         return None
 
@@ -113,15 +115,16 @@ class Session:
 
     def _candidates(self, directory: Optional[Path]) -> List[Tuple[int, Path, bool]]:
         """Return step, folder and whether it was restored for this process, the newest first."""
-        found = [(step, path, False) for step, path in folders.newest_first(directory)] if directory else []
+        steps = folders.newest_first(directory) if directory else ()
+        candidates = [(step, path, False) for step, path in steps]
         resumed = environment.resume_folder(self._environ)
-        if resumed is not None and not any(path.resolve() == resumed.resolve() for _, path, _ in found):
+        if resumed is not None and not any(path.resolve() == resumed.resolve() for _, path, _ in candidates):
             try:
                 # Without links: the folder has the name of the checkpoint, which pods may have to compare.
-                found.append((int(manifest.read(resumed)["step"]), resumed.resolve(), True))
+                candidates.append((int(manifest.read(resumed)["step"]), resumed.resolve(), True))
             except CheckpointError as error:
                 self.skipped.append(str(error))
-        return sorted(found, key=lambda candidate: (candidate[0], candidate[2]), reverse=True)
+        return sorted(candidates, key=lambda candidate: (candidate[0], candidate[2]), reverse=True)
 
     def _describe(self, step: int, world: int, order: Optional[Order], seconds: float) -> manifest.Manifest:
         return {

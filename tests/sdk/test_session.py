@@ -68,8 +68,8 @@ DAMAGES = {
     "a file has other content of the same size": ("model", "WEIGHTS"),
     "a file is missing": ("model", None),
     "the manifest is missing": ("manifest.json", None),
-    "the manifest is no JSON": ("manifest.json", "<html>"),
-    "the manifest is JSON of another kind": ("manifest.json", "[1]"),
+    "the manifest is not JSON": ("manifest.json", "<html>"),
+    "the manifest is a JSON list": ("manifest.json", "[1]"),
 }
 
 
