@@ -41,7 +41,7 @@ MAX_PAGE = 500
 
 
 class ApiRequest(Struct, frozen=True):
-    """A request of the API, taken apart."""
+    """A parsed request of the API."""
 
     method: str
     permission: str
@@ -92,11 +92,14 @@ class GceApi:
         path, _, query = target.partition("?")
         parts = [unquote(part) for part in path.strip("/").split("/")]
         match parts:
-            case ["compute", "v1", "projects", project, "zones", zone, collection, *rest] if len(rest) <= 2:
+            case ["compute", "v1", "projects", project, "zones", zone, collection]:
+                name, verb = "", ""
+            case ["compute", "v1", "projects", project, "zones", zone, collection, name]:
+                verb = "NAME"
+            case ["compute", "v1", "projects", project, "zones", zone, collection, name, verb]:
                 pass
             case _:
                 raise CloudError(404, "notFound", f"{method} {path} is not served here")
-        verb = rest[1] if len(rest) == 2 else "NAME" if rest else ""
         permission = PERMISSIONS.get((method, collection, verb))
         if permission is None:
             raise CloudError(404, "notFound", f"{method} {path} is not served here")
@@ -106,7 +109,7 @@ class GceApi:
             permission,
             project,
             zone,
-            rest[0] if rest else "",
+            name,
             parameters,
             _decode(body),
             authorization,
@@ -122,11 +125,13 @@ class GceApi:
         request_id = request.query.get("requestId", "")
         match request.permission:
             case "compute.instances.list":
-                found = [
-                    each for each in cloud.instances.values() if (each.project, each.zone) == (project, zone)
+                instances = [
+                    instance
+                    for instance in cloud.instances.values()
+                    if (instance.project, instance.zone) == (project, zone)
                 ]
-                shown = sorted(found, key=lambda each: each.name)
-                return _page([show_instance(each) for each in shown], request.query, "compute#instanceList")
+                items = [show_instance(item) for item in sorted(instances, key=lambda item: item.name)]
+                return _page(items, request.query, "compute#instanceList")
             case "compute.instances.get":
                 return show_instance(cloud.find(project, zone, name))
             case "compute.instances.create":
@@ -149,14 +154,14 @@ class GceApi:
         return {"kind": "compute#machineType", "name": name, **self.machine_types[name]}
 
     def _operations(self, request: ApiRequest) -> list[Json]:
-        found = [
-            each
-            for each in self.cloud.operations.values()
-            if (each.project, each.zone) == (request.project, request.zone)
+        operations = [
+            operation
+            for operation in self.cloud.operations.values()
+            if (operation.project, operation.zone) == (request.project, request.zone)
         ]
         newest_first = request.query.get("orderBy") == "creationTimestamp desc"
-        found.sort(key=lambda each: int(each.id), reverse=newest_first)
-        return [show_operation(each) for each in found]
+        operations.sort(key=lambda operation: int(operation.id), reverse=newest_first)
+        return [show_operation(operation) for operation in operations]
 
     def _operation(self, request: ApiRequest) -> Operation:
         operation = self.cloud.operations.get(request.name)

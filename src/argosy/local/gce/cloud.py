@@ -1,7 +1,7 @@
-"""The state of the rehearsal cloud: instances and operations, and what becomes of them as time passes.
+"""Simulates the rehearsal cloud: its VMs and operations, and how they change with time.
 
-Nothing here waits: every access first does what was due until then, in the order of its time. So the cloud
-behaves the same with a clock that a test advances by hand.
+Nothing here waits: every access first executes the changes that have become due, in the order of their times.
+So the cloud behaves the same with a clock that a test advances by hand.
 """
 
 import heapq
@@ -18,7 +18,7 @@ Listener = Callable[["Instance", Change], None]
 
 
 class CloudError(Exception):
-    """A request that is refused, as the API says it."""
+    """A request is refused, with the status, reason and message of the API."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -35,13 +35,15 @@ class Instance(Struct):
     project: str
     zone: str
     body: Json
+    """The request that has created it."""
     created: datetime
     internal_ip: str
     external_ip: str
     status: str = "PROVISIONING"
     preempted: bool = False
-    """The metadata server says TRUE."""
+    """Whether its metadata has `preempted` as TRUE."""
     maintenance: str = "NONE"
+    """The value of `maintenance-event` in its metadata."""
 
     @property
     def is_spot(self) -> bool:
@@ -58,6 +60,7 @@ class Operation(Struct):
     project: str
     zone: str
     target: str
+    """The name of the VM."""
     inserted: datetime
     request_id: str = ""
     user: str = ""
@@ -79,7 +82,7 @@ class Latency(Struct):
 
 
 class Cloud:
-    """All projects of the rehearsal cloud."""
+    """The VMs and operations of all projects."""
 
     def __init__(self, now: Callable[[], datetime], latency: Latency | None = None) -> None:
         self._now = now
@@ -90,7 +93,7 @@ class Cloud:
         self.capacity: dict[str, int] = {}
         """VMs that a zone has room for; a zone that is not listed has no limit."""
         self.quota: dict[str, int] = {}
-        """The same for the VMs of a project in a region."""
+        """VMs that a project may have in a region; a region that is not listed has no limit."""
         self.ever: set[tuple[str, str, str]] = set()
         """Every VM there has been."""
         self.hangs: set[str] = set()
@@ -104,14 +107,16 @@ class Cloud:
         self._listeners.append(listener)
 
     def advance(self) -> None:
-        """Do everything that is due."""
+        """Execute the changes that are due."""
         while self._due and self._due[0][0] <= self._now():
             heapq.heappop(self._due)[2]()
 
     def next_change_at(self) -> datetime | None:
+        """Return when the next change is due."""
         return self._due[0][0] if self._due else None
 
     def find(self, project: str, zone: str, name: str) -> Instance:
+        """Return a VM; raises CloudError if there is none of that name."""
         self.advance()
         instance = self.instances.get((project, zone, name))
         if instance is None:
@@ -120,16 +125,16 @@ class Cloud:
         return instance
 
     def insert(self, project: str, zone: str, body: Json, request_id: str, user: str = "") -> Operation:
-        """Begin to create a VM; a request that was sent before returns its operation."""
+        """Begin to create a VM; for a request id that was used before, return the earlier operation."""
         self.advance()
         name = str(body["name"])
-        if (known := self._earlier_operation(project, request_id)) is not None:
-            return known
+        if (earlier := self._earlier_operation(project, request_id)) is not None:
+            return earlier
         if (project, zone, name) in self.instances:
             path = f"projects/{project}/zones/{zone}/instances/{name}"
             raise CloudError(409, "alreadyExists", f"The resource '{path}' already exists")
         operation = self._begin("insert", project, zone, name, request_id, user)
-        error = self._no_room(project, zone)
+        error = self._capacity_error(project, zone)
         seconds = self.latency.insert
         if "insert" in self.hangs:
             return operation
@@ -149,28 +154,29 @@ class Cloud:
         )
         self.instances[project, zone, name] = instance
         self.ever.add((project, zone, name))
-        self._tell(instance, "Created")
-        self._after(seconds / 2, lambda: self._set(instance, "STAGING", "PROVISIONING"))
+        self._notify(instance, "Created")
+        self._after(seconds / 2, lambda: self._set_status(instance, "STAGING", "PROVISIONING"))
         self._after(seconds, lambda: self._end(operation, None))
         self._after(seconds + self.latency.boot, lambda: self._start(instance))
         return operation
 
     def delete(self, project: str, zone: str, name: str, request_id: str, user: str = "") -> Operation:
+        """Begin to delete a VM; for a request id that was used before, return the earlier operation."""
         self.advance()
-        if (known := self._earlier_operation(project, request_id)) is not None:
-            return known
+        if (earlier := self._earlier_operation(project, request_id)) is not None:
+            return earlier
         instance = self.find(project, zone, name)
         operation = self._begin("delete", project, zone, name, request_id, user)
         if "delete" in self.hangs:
             return operation
         instance.status = "STOPPING"
-        self._tell(instance, "Notice")
+        self._notify(instance, "Notice")
 
-        def gone() -> None:
+        def remove() -> None:
             self._remove(instance)
             self._end(operation, None)
 
-        self._after(self.latency.delete, gone)
+        self._after(self.latency.delete, remove)
         return operation
 
     def stop(self, project: str, zone: str, name: str, request_id: str = "", user: str = "") -> Operation:
@@ -178,33 +184,33 @@ class Cloud:
         instance = self.find(project, zone, name)
         operation = self._begin("stop", project, zone, name, request_id, user)
         instance.status = "STOPPING"
-        self._tell(instance, "Notice")
+        self._notify(instance, "Notice")
 
-        def stopped() -> None:
-            self._set(instance, "TERMINATED", "STOPPING")
-            self._tell(instance, "Stopped")
+        def end() -> None:
+            self._set_status(instance, "TERMINATED", "STOPPING")
+            self._notify(instance, "Stopped")
             self._end(operation, None)
 
-        self._after(self.latency.delete, stopped)
+        self._after(self.latency.delete, end)
         return operation
 
     def preempt(self, project: str, zone: str, name: str) -> Operation:
-        """Take a spot VM back: its metadata says so, it stops, and then it is gone."""
+        """Take a spot VM back: announce it in the metadata, and delete the VM after the notice."""
         instance = self.find(project, zone, name)
         operation = self._begin("compute.instances.preempted", project, zone, name, "", "system")
         instance.preempted = True
         instance.status = "STOPPING"
-        self._tell(instance, "Notice")
+        self._notify(instance, "Notice")
 
-        def gone() -> None:
+        def remove() -> None:
             self._remove(instance)
             self._end(operation, None)
 
-        self._after(self.latency.notice, gone)
+        self._after(self.latency.notice, remove)
         return operation
 
     def vanish(self, project: str, zone: str, name: str) -> None:
-        """Remove a VM without any operation."""
+        """Remove a VM without an operation, so that nothing explains why it is gone."""
         self._remove(self.find(project, zone, name))
 
     def _earlier_operation(self, project: str, request_id: str) -> Operation | None:
@@ -222,18 +228,19 @@ class Cloud:
             self._requests[project, request_id] = name
         return operation
 
-    def _no_room(self, project: str, zone: str) -> tuple[str, str] | None:
-        here = [each for each in self.instances.values() if each.zone == zone]
-        if zone in self.capacity and len(here) >= self.capacity[zone]:
+    def _capacity_error(self, project: str, zone: str) -> tuple[str, str] | None:
+        """Return code and message if one more VM exceeds the zone's capacity or the region's quota."""
+        in_zone = [instance for instance in self.instances.values() if instance.zone == zone]
+        if zone in self.capacity and len(in_zone) >= self.capacity[zone]:
             text = f"The zone 'projects/{project}/zones/{zone}' does not have enough resources available"
             return "ZONE_RESOURCE_POOL_EXHAUSTED", text
         region = zone.rpartition("-")[0]
-        mine = [
-            each
-            for each in self.instances.values()
-            if each.project == project and each.zone.rpartition("-")[0] == region
+        in_region = [
+            instance
+            for instance in self.instances.values()
+            if instance.project == project and instance.zone.rpartition("-")[0] == region
         ]
-        if region in self.quota and len(mine) >= self.quota[region]:
+        if region in self.quota and len(in_region) >= self.quota[region]:
             limit = self.quota[region]
             return "QUOTA_EXCEEDED", f"Quota 'INSTANCES' exceeded. Limit: {limit}.0 in region {region}."
         return None
@@ -241,9 +248,9 @@ class Cloud:
     def _start(self, instance: Instance) -> None:
         if instance.status in ("PROVISIONING", "STAGING"):
             instance.status = "RUNNING"
-            self._tell(instance, "Running")
+            self._notify(instance, "Running")
 
-    def _set(self, instance: Instance, status: str, before: str) -> None:
+    def _set_status(self, instance: Instance, status: str, before: str) -> None:
         if instance.status == before:
             instance.status = status
 
@@ -251,7 +258,7 @@ class Cloud:
         key = instance.project, instance.zone, instance.name
         if self.instances.get(key) is instance:
             del self.instances[key]
-            self._tell(instance, "Gone")
+            self._notify(instance, "Gone")
 
     def _end(self, operation: Operation, error: tuple[str, str] | None) -> None:
         operation.status, operation.ended, operation.error = "DONE", self._now(), error
@@ -260,7 +267,7 @@ class Cloud:
         at = self._now() + timedelta(seconds=seconds)
         heapq.heappush(self._due, (at, next(self._numbers), action))
 
-    def _tell(self, instance: Instance, change: Change) -> None:
+    def _notify(self, instance: Instance, change: Change) -> None:
         for listener in self._listeners:
             listener(instance, change)
 
@@ -269,11 +276,11 @@ def metadata_of(instance: Instance) -> dict[str, str]:
     """Return the metadata of a VM by key."""
     metadata = instance.body.get("metadata")
     items = metadata.get("items") if isinstance(metadata, dict) else None
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for item in items if isinstance(items, list) else []:
         if isinstance(item, dict):
-            found[str(item.get("key"))] = str(item.get("value"))
-    return found
+            values[str(item.get("key"))] = str(item.get("value"))
+    return values
 
 
 def _has_external_ip(body: Json) -> bool:

@@ -29,7 +29,7 @@ RETRY_SECONDS = 1.0
 
 
 class JoiningMachines:
-    """Keeps the nodes of a local control plane as the VMs are."""
+    """Adds a node to a local control plane for each VM that joins, and removes it with the VM."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class JoiningMachines:
             self._start(instance.name, self._leave(instance))
 
     def _start(self, name: str, work: Coroutine[None, None, None]) -> None:
-        """Do this next for a VM; what was being done for it is ended."""
+        """Start work for a VM, and cancel the work that is under way for it."""
         earlier = self._tasks.get(name)
         if earlier is not None:
             earlier.cancel()
@@ -101,17 +101,17 @@ class JoiningMachines:
     async def _join_problem(self, instance: Instance) -> str:
         """Return why the VM cannot join; empty if it can."""
         script = metadata_of(instance).get("startup-script", "")
-        found = _JOIN.fullmatch(script.rstrip("\n").rpartition("\n")[2])
-        if found is None:
+        match = _JOIN.fullmatch(script.rstrip("\n").rpartition("\n")[2])
+        if match is None:
             return "the last line of its startup script is no kubeadm join"
         try:
-            secret = await self._client.get(Secret, f"bootstrap-token-{found['id']}", "kube-system")
+            secret = await self._client.get(Secret, f"bootstrap-token-{match['id']}", "kube-system")
         except NotFound:
-            return f"there is no bootstrap token {found['id']}"
+            return f"there is no bootstrap token {match['id']}"
         data = {key: _decode(value) for key, value in secret.data.items()}
-        if data.get("token-secret") != found["secret"]:
-            return f"the secret of the bootstrap token {found['id']} is another one"
-        return f"the bootstrap token {found['id']} has expired" if _is_expired(data) else ""
+        if data.get("token-secret") != match["secret"]:
+            return f"the secret of the bootstrap token {match['id']} is another one"
+        return f"the bootstrap token {match['id']} has expired" if _is_expired(data) else ""
 
     async def _retry(self, step: Callable[[], Awaitable[str]]) -> str:
         """Return the result of a step; repeat it while the API server is not available."""

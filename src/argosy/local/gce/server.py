@@ -57,16 +57,16 @@ class GceServer:
         match request.path.strip("/").split("/"):
             case ["compute", *_]:
                 return await self._answer_api(request)
-            case ["vms", name, "computeMetadata", "v1", "instance", *rest]:
-                return await self._answer_metadata(request, name, "/".join(rest))
+            case ["vms", name, "computeMetadata", "v1", "instance", *path]:
+                return await self._answer_metadata(request, name, "/".join(path))
             case ["rehearsal", "preempt", name] if request.method == "POST":
-                found = self._find(name)
-                operation = self.api.cloud.preempt(found.project, found.zone, found.name)
+                instance = self._find(name)
+                operation = self.api.cloud.preempt(instance.project, instance.zone, instance.name)
                 self._wake.set()
                 return _json(show_operation(operation))
             case ["rehearsal", "vms"]:
                 self.api.cloud.advance()
-                return _json([show_instance(each) for each in self.api.cloud.instances.values()])
+                return _json([show_instance(item) for item in self.api.cloud.instances.values()])
         raise HttpError(404, f"{request.method} {request.path} is not served here")
 
     async def _answer_api(self, request: Request) -> Response:
@@ -83,31 +83,31 @@ class GceServer:
     async def _answer_metadata(self, request: Request, name: str, path: str) -> Response:
         if request.header(b"metadata-flavor") != "Google":
             raise HttpError(403, "the header Metadata-Flavor: Google is missing")
-        known = request.parameter("last_etag") or _version(self._metadata(name, path))
+        etag = request.parameter("last_etag") or _version(self._metadata(name, path))
         if request.parameter("wait_for_change") == "true":
             limit = min(float(request.parameter("timeout_sec") or MAX_WAIT_SECONDS), MAX_WAIT_SECONDS)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(limit), self._changed:
-                    await self._changed.wait_for(lambda: _version(self._metadata(name, path)) != known)
+                    await self._changed.wait_for(lambda: _version(self._metadata(name, path)) != etag)
         value = self._metadata(name, path)
         headers = [*_METADATA_HEADERS, (b"ETag", _version(value).encode())]
         return Response(value.encode(), content_type=b"application/text", headers=headers)
 
     def _metadata(self, name: str, path: str) -> str:
-        """Return a value of a VM's metadata; that of a VM that is gone says that it was taken."""
+        """Return a value of a VM's metadata; for a VM that is gone, only that it was preempted."""
         self.api.cloud.advance()
-        found = next((each for each in self.api.cloud.instances.values() if each.name == name), None)
-        if found is None:
+        instance = next((item for item in self.api.cloud.instances.values() if item.name == name), None)
+        if instance is None:
             if any(ever[2] == name for ever in self.api.cloud.ever) and path == "preempted":
                 return "TRUE"
             raise HttpError(404, f"there is no VM {name}")
-        attributes = metadata_of(found)
+        attributes = metadata_of(instance)
         values = {
-            "preempted": "TRUE" if found.preempted else "FALSE",
-            "maintenance-event": found.maintenance,
-            "name": found.name,
-            "id": found.id,
-            "zone": f"projects/{found.project}/zones/{found.zone}",
+            "preempted": "TRUE" if instance.preempted else "FALSE",
+            "maintenance-event": instance.maintenance,
+            "name": instance.name,
+            "id": instance.id,
+            "zone": f"projects/{instance.project}/zones/{instance.zone}",
             **{f"attributes/{key}": value for key, value in attributes.items()},
         }
         if path not in values:
@@ -116,13 +116,13 @@ class GceServer:
 
     def _find(self, name: str) -> Instance:
         self.api.cloud.advance()
-        found = [each for each in self.api.cloud.instances.values() if each.name == name]
-        if not found:
+        matches = [instance for instance in self.api.cloud.instances.values() if instance.name == name]
+        if not matches:
             raise HttpError(404, f"there is no VM {name}")
-        return found[0]
+        return matches[0]
 
     async def _tick(self) -> None:
-        """Do what is due, although nobody asks."""
+        """Execute changes of the cloud when they are due, also without requests."""
         while True:
             self._wake.clear()
             self.api.cloud.advance()
