@@ -60,13 +60,13 @@ def pod(phase: str) -> Pod:
 
 def decide(
     restore: CheckpointRestore = RESTORE,
-    found: CheckpointBackup | None = None,
+    source: CheckpointBackup | None = None,
     child: Pod | None = None,
     failure: ActionStatus | None = None,
 ) -> Decision:
     inputs = Inputs(
         children=(child,) if child else (),
-        found={BACKUP: (found,) if found else ()},
+        found={BACKUP: (source,) if source else ()},
         failures=(ActionResult("Pod", "train-0", failure, "quota exceeded"),) if failure else (),
     )
     return RestoreReconciler().decide(restore, None, inputs, NOON)
@@ -80,65 +80,86 @@ def shown(decision: Decision) -> tuple[str, str, str]:
 
 
 CASES = {
-    "no backup: waits": (decide(), ("Pending", "False", "BackupNotFound")),
+    "no backup: waits": (decide(), ("Pending", "False", "BackupNotFound"), False),
     "backup in progress: waits": (
-        decide(found=backup("ImagePushing")),
+        decide(source=backup("ImagePushing")),
         ("Pending", "False", "BackupNotReady"),
+        False,
     ),
-    "backup not begun: waits": (decide(found=backup("")), ("Pending", "False", "BackupNotReady")),
-    "backup failed: fails": (decide(found=backup("Failed")), ("Failed", "False", "BackupFailed")),
-    "good backup: creates the pod": (decide(found=backup()), ("Restoring", "False", "PodPending")),
-    "backup whose pod was deleted: good": (
-        decide(found=backup("CompletedPodDeleted")),
+    "backup not begun: waits": (decide(source=backup("")), ("Pending", "False", "BackupNotReady"), False),
+    "backup failed: fails": (decide(source=backup("Failed")), ("Failed", "False", "BackupFailed"), False),
+    "backup completed: creates the pod": (
+        decide(source=backup()),
         ("Restoring", "False", "PodPending"),
+        True,
     ),
-    "image not pushed: fails": (decide(found=backup(pushed=False)), ("Failed", "False", "PodInvalid")),
-    "pod of that name exists: fails": (
-        decide(found=backup(), failure=ActionStatus.NAME_CONFLICT),
-        ("Failed", "False", "PodExists"),
+    "backup completed and its pod deleted: creates the pod": (
+        decide(source=backup("CompletedPodDeleted")),
+        ("Restoring", "False", "PodPending"),
+        True,
     ),
-    "pod is not valid: fails": (
-        decide(found=backup(), failure=ActionStatus.INVALID),
+    "image not pushed: fails": (
+        decide(source=backup(pushed=False)),
         ("Failed", "False", "PodInvalid"),
+        False,
     ),
-    "quota: tries again": (
-        decide(found=backup(), failure=ActionStatus.FORBIDDEN),
+    "pod of that name exists: fails": (
+        decide(source=backup(), failure=ActionStatus.NAME_CONFLICT),
+        ("Failed", "False", "PodExists"),
+        False,
+    ),
+    "API server calls the pod invalid: fails": (
+        decide(source=backup(), failure=ActionStatus.INVALID),
+        ("Failed", "False", "PodInvalid"),
+        False,
+    ),
+    "API server forbids the pod, such as by a quota: creates it again": (
+        decide(source=backup(), failure=ActionStatus.FORBIDDEN),
         ("Restoring", "False", "PodPending"),
+        True,
     ),
-    "pod is pending: restoring": (
-        decide(found=backup(), child=pod("Pending")),
+    "pod is pending: restoring, and nothing is created": (
+        decide(source=backup(), child=pod("Pending")),
         ("Restoring", "False", "PodPending"),
+        False,
     ),
-    "pod runs: restored": (decide(found=backup(), child=pod("Running")), ("Restored", "True", "Restored")),
+    "pod runs: restored": (
+        decide(source=backup(), child=pod("Running")),
+        ("Restored", "True", "Restored"),
+        False,
+    ),
     "pod runs and the backup is gone: restored": (
         decide(child=pod("Running")),
         ("Restored", "True", "Restored"),
+        False,
     ),
     "pod has succeeded already: restored": (
-        decide(found=backup(), child=pod("Succeeded")),
+        decide(source=backup(), child=pod("Succeeded")),
         ("Restored", "True", "Restored"),
+        False,
     ),
-    "pod fails before it ran: fails": (
-        decide(found=backup(), child=pod("Failed")),
+    "pod failed before it was seen running: fails": (
+        decide(source=backup(), child=pod("Failed")),
         ("Failed", "False", "PodLost"),
+        False,
     ),
-    "pod deleted before it ran: fails": (
+    "pod deleted before it was seen running: fails": (
         decide(replace(RESTORE, status=CheckpointRestoreStatus("Restoring", pod_uid="p")), backup()),
         ("Failed", "False", "PodLost"),
+        False,
     ),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_phase(case: str) -> None:
-    decision, want = CASES[case]
+    decision, want, want_created = CASES[case]
     assert shown(decision) == want
-    creates = any(isinstance(action, Apply) for action in decision.actions)
-    assert creates == (want[0] == "Restoring" and "pod is pending" not in case)
+    assert any(isinstance(action, Apply) for action in decision.actions) == want_created
 
 
 def test_refusal_of_the_api_server_is_in_the_message() -> None:
-    decision = decide(found=backup(), failure=ActionStatus.FORBIDDEN)
+    decision = decide(source=backup(), failure=ActionStatus.FORBIDDEN)
     assert getattr(decision.status, "message", "") == "quota exceeded"
 
 
@@ -157,7 +178,7 @@ def created(decision: Decision) -> dict[str, object]:
 
 
 def test_pod_has_the_template_with_the_images_of_the_checkpoint() -> None:
-    assert created(decide(found=backup())) == {
+    assert created(decide(source=backup())) == {
         "metadata": {
             "labels": {"app": "train"},
             "annotations": {"argosy.dev/restored-containers": "main"},
@@ -192,7 +213,7 @@ def test_unknown_container_fails() -> None:
 
 
 def test_image_that_was_not_pushed_anywhere_keeps_the_pod_on_its_node() -> None:
-    spec = created(decide(found=backup(registry=False, pushed=False)))["spec"]
+    spec = created(decide(source=backup(registry=False, pushed=False)))["spec"]
     assert isinstance(spec, dict)
     assert spec["containers"][0]["image"] == "localhost/checkpoint-train-0-main:1"
     assert spec["containers"][0]["imagePullPolicy"] == "IfNotPresent"
@@ -202,7 +223,7 @@ def test_image_that_was_not_pushed_anywhere_keeps_the_pod_on_its_node() -> None:
 def test_backup_without_template_gives_a_pod_of_its_images() -> None:
     found = backup()
     found = replace(found, status=replace(found.status, checkpointed_pod_template={}))
-    assert created(decide(found=found))["spec"] == {
+    assert created(decide(source=found))["spec"] == {
         "restartPolicy": "Never",
         "containers": [{"name": "main", "image": "registry.example/team/train:main-1"}],
     }

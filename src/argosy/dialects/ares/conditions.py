@@ -153,28 +153,28 @@ def _set_suspended(conditions_set: "_ConditionSet", record: Record) -> None:
 class _ConditionSet:
     """A set of conditions; the transition time of one changes only with its status."""
 
-    def __init__(self, known: dict[str, AresCondition], since: datetime | None) -> None:
-        self._known = known
+    def __init__(self, conditions: dict[str, AresCondition], since: datetime | None) -> None:
+        self._conditions = conditions
         self._since = since
 
     def is_true(self, kind: str) -> bool:
-        return kind in self._known and self._known[kind].status == "True"
+        return kind in self._conditions and self._conditions[kind].status == "True"
 
     def set(self, kind: str, status: str, reason: str, message: str, at: datetime | None = None) -> None:
         at = at or self._since
-        old = self._known.get(kind)
+        old = self._conditions.get(kind)
         new = AresCondition(kind, status, reason, message, at, at)
         if old is not None and old.status == status:
             new = replace(new, last_transition_time=old.last_transition_time)
             if (old.reason, old.message) == (reason, message):
                 new = old
-        self._known[kind] = new
+        self._conditions[kind] = new
 
     def clear(self, kind: str, at: datetime | None = None) -> None:
         """Set a condition to False, if it is True."""
         if self.is_true(kind):
-            old = self._known[kind]
+            old = self._conditions[kind]
             self.set(kind, "False", old.reason, old.message, at)
 
     def all(self) -> list[AresCondition]:
-        return list(self._known.values())
+        return list(self._conditions.values())

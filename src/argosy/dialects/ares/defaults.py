@@ -103,7 +103,7 @@ def _dependence(
         names = role.dependence.role_names
         once = list(dict.fromkeys(names)) if names else names
         return replace(role.dependence, role_names=once, role_phase=role.dependence.role_phase or RUNNING)
-    wanted = next((others for who, others in profile.depends_on if who == name), ())
+    wanted = next((others for role_name, others in profile.depends_on if role_name == name), ())
     first = next((other for other in wanted if other in present), None)
     if first is None:
         return None

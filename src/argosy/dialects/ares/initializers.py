@@ -98,21 +98,23 @@ def _quoted_variables(text: str) -> Iterator[str]:
     opened: list[str] = []
     index = 0
     while index < len(text):
-        inside, rest = opened[-1] if opened else "(", text[index:]
-        escaped = inside != "'" and rest.startswith("\\")
-        if variable := _VARIABLE.match(rest, escaped):
+        inside, remaining = opened[-1] if opened else "(", text[index:]
+        escaped = inside != "'" and remaining.startswith("\\")
+        if variable := _VARIABLE.match(remaining, escaped):
             if escaped or inside != "(":
                 yield variable[1]
             index += variable.end()
         elif escaped:
             index += 2
-        elif opened and rest.startswith(_CLOSING[inside]):
+        elif opened and remaining.startswith(_CLOSING[inside]):
             opened.pop()
             index += len(_CLOSING[inside])
-        elif opening := next((token for token in _OPENING.get(inside, ()) if rest.startswith(token)), ""):
+        elif opening := next(
+            (token for token in _OPENING.get(inside, ()) if remaining.startswith(token)), ""
+        ):
             opened.append("(" if opening == "$(" else opening)
             index += len(opening)
-        elif inside == "(" and rest.startswith("#") and text[index - 1 : index].strip() == "":
+        elif inside == "(" and remaining.startswith("#") and text[index - 1 : index].strip() == "":
             return  # a comment up to the end of the text, which has no line breaks
         else:
             index += 1

@@ -309,10 +309,10 @@ def _bagua_elastic(workload: Workload, options: Options, role: Role, index: int)
         return _overriding(bagua.etcd_ports(options.ports), bagua.container_ports(options.ports[:2]))
     if role.name != WORKER:
         return Injection()
-    mine = bagua.share(options.ports[2:], role.replicas, index)
+    ports = bagua.share(options.ports[2:], role.replicas, index)
     sizes = options.min_size, options.max_size
     return _overriding(
-        bagua.elastic_variables(workload, options.ports, mine, *sizes), bagua.container_ports(mine)
+        bagua.elastic_variables(workload, options.ports, ports, *sizes), bagua.container_ports(ports)
     )
 
 

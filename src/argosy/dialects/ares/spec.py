@@ -52,13 +52,13 @@ def _missing_fields(raw: Json, full: Mapping[str, object]) -> Json:
 def _unknown(raw: object, kind: type[Struct], path: str) -> Iterator[tuple[str, str]]:
     if not isinstance(raw, dict):
         return
-    known = {field.encode_name: field.name for field in msgspec.structs.fields(kind)}
+    fields = {field.encode_name: field.name for field in msgspec.structs.fields(kind)}
     hints = get_type_hints(kind)
     for name, value in raw.items():
-        if name not in known:
-            yield f"{path}.{name}", did_you_mean(name, known)
+        if name not in fields:
+            yield f"{path}.{name}", did_you_mean(name, fields)
             continue
-        inner, mapped = _struct_in(hints[known[name]])
+        inner, mapped = _struct_in(hints[fields[name]])
         if inner is not None and mapped:
             for key, entry in value.items() if isinstance(value, dict) else ():
                 yield from _unknown(entry, inner, f"{path}.{name}.{key}")

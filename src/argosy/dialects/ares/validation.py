@@ -47,10 +47,10 @@ def problems(name: str, spec: AresJobSpec) -> list[Problem]:
     """Return what is wrong with a job of this name; `spec` has its defaults."""
     profile = profile_of(spec)
     if profile is None:
-        known = ", ".join(sorted(PROFILES))
+        names = ", ".join(sorted(PROFILES))
         name = spec.framework_type or ""
         hint = did_you_mean(name, PROFILES)
-        error = f"unknown framework: {name or quote_value(name)}{hint} (known frameworks: {known})"
+        error = f"unknown framework: {name or quote_value(name)}{hint} (known frameworks: {names})"
         return [Problem("spec.frameworkType", error)]
     if not spec.role_specs:
         return [Problem("spec.roleSpecs", "must have at least one role")]
@@ -223,10 +223,10 @@ def _job_policy_problems(spec: AresJobSpec) -> Iterator[Problem]:
             )
         absent = sorted({name for names in lists for name in names} - set(spec.role_specs or {}))
         if absent:
-            known = ", ".join(sorted(spec.role_specs or {}))
+            known_names = ", ".join(sorted(spec.role_specs or {}))
             yield Problem(
                 f"spec.jobPhasePolicy.{word}",
-                f"unknown role {join_names(absent)} (known roles: {known})",
+                f"unknown role {join_names(absent)} (known roles: {known_names})",
             )
     if spec.ttl_seconds_after_failed is not None and spec.ttl_seconds_after_failed < 0:
         yield _negative("spec.ttlSecondsAfterFailed", spec.ttl_seconds_after_failed)

@@ -73,13 +73,13 @@ def machine_of(instance: ProvisionedInstance) -> PoolMachine:
 def nodes_of(
     names: Iterable[str], pool: MachinePool, inputs: Inputs, rules: NoticeRules
 ) -> dict[str, PoolNode | None]:
-    """Return what is seen of nodes; None for one that is not there.
+    """Return the observed nodes by name; None for one that does not exist.
 
     Their names are read from statuses, which tenants may be able to write. Only the labels of a Node say that
     it is a machine of the pool.
     """
     label = pool_label_value(pool.metadata.namespace, pool.metadata.name)
-    owned = (each.metadata.name for each in inputs.owned(ProvisionedInstance))
+    owned = (instance.metadata.name for instance in inputs.owned(ProvisionedInstance))
     machines = {(label, machine_name(name)): name for name in owned}
     return {name: _node_of(name, machines, inputs, rules) for name in names}
 
@@ -87,7 +87,7 @@ def nodes_of(
 def _node_of(
     name: str, machines: Mapping[tuple[str, str], str], inputs: Inputs, rules: NoticeRules
 ) -> PoolNode | None:
-    """Return what is seen of a node, with the machine that has the labels of the node."""
+    """Return the observed node, with the machine whose labels it has."""
     node = inputs.get(Ref(Node, name))
     if node is None:
         return None

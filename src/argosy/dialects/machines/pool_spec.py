@@ -33,15 +33,15 @@ def check_spec(pool: MachinePool) -> CheckedSpec:
     if not 0 <= spec.replicas <= MAX_REPLICAS:
         problems.append(f"spec.replicas: invalid value {spec.replicas}: must be between 0 and {MAX_REPLICAS}")
     if spec.template.kind not in TEMPLATE_KINDS:
-        value, known = quote_value(spec.template.kind), " or ".join(TEMPLATE_KINDS)
-        problems.append(f"spec.template.kind: invalid value {value}: must be {known}")
+        value, allowed = quote_value(spec.template.kind), " or ".join(TEMPLATE_KINDS)
+        problems.append(f"spec.template.kind: invalid value {value}: must be {allowed}")
     if not spec.template.name:
         problems.append("spec.template.name: must not be empty")
     if not spec.gcp_credentials_secret_ref.name:
         problems.append("spec.gcpCredentialsSecretRef.name: must not be empty")
     if spec.strategy not in list(Strategy):
-        value, known = quote_value(spec.strategy), ", ".join(Strategy)
-        problems.append(f"spec.strategy: invalid value {value}: must be one of {known}")
+        value, allowed = quote_value(spec.strategy), ", ".join(Strategy)
+        problems.append(f"spec.strategy: invalid value {value}: must be one of {allowed}")
     if spec.on_demand_fallback_after < 0:
         problems.append(
             f"spec.onDemandFallbackAfter: invalid value {spec.on_demand_fallback_after}: must be at least 0"

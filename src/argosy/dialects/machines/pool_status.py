@@ -35,7 +35,7 @@ def pool_status(
         provisioning=len(named) - len(ready),
         noticed=_count(record.leaving, instances, Why.LOST),
         draining=_count(record.leaving, instances, Why.SURPLUS),
-        cost_per_hour=total_price(each.status.price_per_hour for each in instances.values()),
+        cost_per_hour=total_price(instance.status.price_per_hour for instance in instances.values()),
         selector=selector(pool),
         conditions=update_conditions(pool.status.conditions, stated, pool.metadata.generation, now),
         observed_generation=pool.metadata.generation,
@@ -44,9 +44,9 @@ def pool_status(
 
 
 def total_price(prices: Iterable[str]) -> str:
-    """Return the sum of the prices that are known; empty if none is."""
-    known = [price for text in prices if (price := parse_hourly_price(text)) is not None]
-    return f"{sum(known):.3f}" if known else ""
+    """Return the sum of the prices that can be read; empty if none can."""
+    amounts = [price for text in prices if (price := parse_hourly_price(text)) is not None]
+    return f"{sum(amounts):.3f}" if amounts else ""
 
 
 def _accepted(problem: str) -> Stated:
@@ -62,7 +62,7 @@ def _ready(
     ready: list[Slot],
     failures: Iterable[ActionResult],
 ) -> Stated:
-    """Say whether all machines are ready; if not, first what somebody has to do something about."""
+    """Return the condition Ready; its reason is first of all a problem that does not solve itself."""
     count = f"{len(ready)} of {len(record.slots)} machines are ready"
     if pool.metadata.deletion_timestamp is not None:
         return Stated(reasons.READY, "False", reasons.DELETING, f"{len(record.leaving)} machines are left")
@@ -71,13 +71,13 @@ def _ready(
     rejected = next((f for f in failures if f.kind == ProvisionedInstance.resource.kind), None)
     if rejected is not None:
         return Stated(reasons.READY, "False", reasons.MACHINE_REJECTED, f"{count}; {rejected.message}")
-    found = [
+    unready = [
         (slot.machine, condition)
         for slot in record.slots
         if slot.machine in instances and (condition := false_condition(instances[slot.machine])) is not None
     ]
-    found.sort(key=lambda pair: pair[1].reason not in TERMINAL_INSTANCE_REASONS)
-    for machine, condition in found:
+    unready.sort(key=lambda pair: pair[1].reason not in TERMINAL_INSTANCE_REASONS)
+    for machine, condition in unready:
         text = f"; {condition.message or machine}"
         return Stated(reasons.READY, "False", condition.reason or reasons.PROVISIONING, count + text)
     waiting = [slot.not_before for slot in record.slots if slot.not_before is not None]
@@ -90,7 +90,7 @@ def _is_ready(slot: Slot, instances: Mapping[str, ProvisionedInstance]) -> bool:
 
 
 def _count(leaving: Iterable[Leaving], instances: Mapping[str, ProvisionedInstance], why: Why) -> int:
-    return sum(1 for each in leaving if each.why is why and each.machine in instances)
+    return sum(1 for machine in leaving if machine.why is why and machine.machine in instances)
 
 
 def _encode(record: PoolRecord) -> dict[str, object]:

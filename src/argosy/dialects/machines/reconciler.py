@@ -28,7 +28,7 @@ from argosy.workload.announcements import NoticeRules
 
 
 class MachinePoolReconciler(Struct, frozen=True):
-    """The reconciler."""
+    """Reconciles MachinePools: decides which ProvisionedInstances a pool has."""
 
     rules: NoticeRules = NoticeRules()
     sees_all_pods: bool = True
@@ -47,21 +47,21 @@ class MachinePoolReconciler(Struct, frozen=True):
         return FINALIZER
 
     def needs(self, obj: MachinePool, record: PoolRecord | None) -> Iterable[Need]:
-        found, checked = record or PoolRecord(), check_spec(obj)
-        for node in sorted(needs_nodes(found, _wanted(obj, found, checked))):
+        current, checked = record or PoolRecord(), check_spec(obj)
+        for node in sorted(needs_nodes(current, _wanted(obj, current, checked))):
             yield from needs_of(node)
 
     def decide(self, obj: MachinePool, record: PoolRecord | None, inputs: Inputs, now: datetime) -> Decision:
         before, checked = record or PoolRecord(), check_spec(obj)
-        instances = {each.metadata.name: each for each in inputs.owned(ProvisionedInstance)}
+        instances = {instance.metadata.name: instance for instance in inputs.owned(ProvisionedInstance)}
         deleting = obj.metadata.deletion_timestamp is not None
         plan = decide(record, self._facts(obj, before, checked, inputs, now))
         after = plan.record
         problem = "" if deleting else checked.problem
         status = pool_status(obj, after, instances, problem, inputs.failures, now)
         actions = (*_wanted_machines(obj, after, instances, inputs, problem), *_releases(plan, instances))
-        is_other = set(self.needs(obj, after)) != set(self.needs(obj, before))
-        times = [at for at in (plan.requeue_at, now if is_other else None) if at is not None]
+        needs_changed = set(self.needs(obj, after)) != set(self.needs(obj, before))
+        times = [at for at in (plan.requeue_at, now if needs_changed else None) if at is not None]
         return Decision(
             status,
             actions,
@@ -74,19 +74,19 @@ class MachinePoolReconciler(Struct, frozen=True):
         self, obj: MachinePool, record: PoolRecord, checked: CheckedSpec, inputs: Inputs, now: datetime
     ) -> PoolFacts:
         wanted = _wanted(obj, record, checked)
-        machines = [machine_of(each) for each in inputs.owned(ProvisionedInstance)]
+        machines = [machine_of(instance) for instance in inputs.owned(ProvisionedInstance)]
         kind = ProvisionedInstance.resource.kind
         taken = (
-            each.name
-            for each in inputs.failures
-            if each.kind == kind and each.status is ActionStatus.NAME_CONFLICT
+            failure.name
+            for failure in inputs.failures
+            if failure.kind == kind and failure.status is ActionStatus.NAME_CONFLICT
         )
         return PoolFacts(
             wanted=wanted,
             now=now,
             drain_seconds=checked.drain_seconds,
             name_of=lambda index, stamp: machine_name(obj, index, stamp),
-            machines={each.name: each for each in machines},
+            machines={machine.name: machine for machine in machines},
             nodes=nodes_of(needs_nodes(record, wanted), obj, inputs, self.rules),
             sees_all_pods=self.sees_all_pods,
             taken=frozenset(taken),
@@ -94,7 +94,7 @@ class MachinePoolReconciler(Struct, frozen=True):
 
 
 def _wanted(obj: MachinePool, record: PoolRecord, checked: CheckedSpec) -> int:
-    """Return how many machines there shall be; of an invalid pool as many as there are."""
+    """Return how many machines the pool shall have; with an invalid spec, as many as it has."""
     if obj.metadata.deletion_timestamp is not None:
         return 0
     return len(record.slots) if checked.problem else checked.replicas
@@ -107,7 +107,7 @@ def _wanted_machines(
     inputs: Inputs,
     problem: str,
 ) -> Iterator[Action]:
-    """Yield what creates the recorded machines, and brings those that exist to the spec of the pool."""
+    """Yield the actions that create the recorded machines, and update those that exist to the spec."""
     if problem:
         return
     slots = [slot for slot in record.slots if slot.machine and (slot.machine in instances or not slot.uid)]
@@ -123,7 +123,7 @@ def _releases(plan: PoolPlan, instances: dict[str, ProvisionedInstance]) -> Iter
 
 
 def _spec_events(obj: MachinePool, problem: str) -> Iterator[EmitEvent]:
-    """Tell once of each generation that the spec is invalid."""
-    known = obj.status.observed_generation == obj.metadata.generation
-    if problem and not known:
+    """Yield an event if the spec is invalid, once for each generation."""
+    is_reported = obj.status.observed_generation == obj.metadata.generation
+    if problem and not is_reported:
         yield event(reasons.INVALID_SPEC, problem, warning=True)

@@ -44,8 +44,15 @@ def _phase(record: Record, phase: Phase) -> RunCondition:
 
 
 def _of_checkpoints(record: Record) -> Iterator[RunCondition]:
-    for found in checkpoint_conditions(record):
-        yield RunCondition(found.type, found.status, found.reason, found.at, found.message, record.generation)
+    for condition in checkpoint_conditions(record):
+        yield RunCondition(
+            condition.type,
+            condition.status,
+            condition.reason,
+            condition.at,
+            condition.message,
+            record.generation,
+        )
 
 
 def _with_old_time(old: RunCondition | None, new: RunCondition) -> RunCondition:

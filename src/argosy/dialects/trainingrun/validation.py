@@ -52,8 +52,8 @@ def job_problems(workload: Workload) -> list[Problem]:
     for word, alternatives in lists.items():
         unknown = sorted({name for names in alternatives for name in names} - set(workload.roles))
         if unknown:
-            known = ", ".join(sorted(workload.roles))
-            error = f"unknown role {join_names(unknown)} (known roles: {known})"
+            role_names = ", ".join(sorted(workload.roles))
+            error = f"unknown role {join_names(unknown)} (known roles: {role_names})"
             problems.append(Problem(f"spec.jobPolicy.{word}", error))
     if workload.total_pods > MAX_PODS:
         error = f"invalid value: {workload.total_pods} pods in total; must be at most {MAX_PODS}"
