@@ -77,9 +77,9 @@ def checkpoints() -> None:
 def list_checkpoints(uri: str, credentials: Path | None, output: str) -> None:
     """List checkpoints, the newest first; exit code 1 if some cannot be used."""
     with _errors():
-        found = _open(uri, credentials).scan()
-    rows = [_row(manifest) for manifest in found.manifests]
-    unusable = [CheckpointRow(skipped.name, problems=(skipped.reason,)) for skipped in found.skipped]
+        scan = _open(uri, credentials).scan()
+    rows = [_row(manifest) for manifest in scan.manifests]
+    unusable = [CheckpointRow(skipped.name, problems=(skipped.reason,)) for skipped in scan.skipped]
     if output == "json":
         _print_json([*rows, *unusable])
     elif rows:
@@ -87,7 +87,7 @@ def list_checkpoints(uri: str, credentials: Path | None, output: str) -> None:
         click.echo(columns([titles, *map(_columns, rows)]))
     else:
         click.echo(f"no checkpoints in {uri}", err=True)
-    _report(found)
+    _report(scan)
     if unusable:
         sys.exit(_DAMAGED)
 
@@ -131,17 +131,17 @@ def verify(uri: str, names: Sequence[str], credentials: Path | None, output: str
     """Read checkpoints and compare every digest; exit code 1 if one is damaged. Default: all."""
     with _errors():
         store = _open(uri, credentials)
-        found = Scan(tuple(_choose(store, name) for name in names)) if names else store.scan()
+        scan = Scan(tuple(_choose(store, name) for name in names)) if names else store.scan()
         rows = []
-        for manifest in found.manifests:
+        for manifest in scan.manifests:
             problems = tuple(store.verify(manifest))
             rows.append(msgspec.structs.replace(_row(manifest), problems=problems))
             if output == "text":
                 click.echo(f"{manifest.name}: {'; '.join(problems) or 'ok'}")
-    rows += [CheckpointRow(skipped.name, problems=(skipped.reason,)) for skipped in found.skipped]
+    rows += [CheckpointRow(skipped.name, problems=(skipped.reason,)) for skipped in scan.skipped]
     if output == "json":
         _print_json(rows)
-    _report(found)
+    _report(scan)
     if any(row.problems for row in rows):
         sys.exit(_DAMAGED)
 
@@ -217,12 +217,12 @@ def _credentials(credentials: Path | None) -> Mapping[str, str]:
 
 def _choose(store: CheckpointList, name: str) -> Manifest:
     if name == "latest":
-        found = store.find_latest()
-        for skipped in found.skipped:
+        latest = store.find_latest()
+        for skipped in latest.skipped:
             click.echo(f"{skipped.name}: {skipped.reason}", err=True)
-        if found.manifest is None:
+        if latest.manifest is None:
             raise StoreError(f"{store.uri}: has no checkpoint that can be used")
-        return found.manifest
+        return latest.manifest
     return _chooser(name)(store.list())
 
 
@@ -233,8 +233,8 @@ def _chooser(name: str) -> Callable[[Sequence[Manifest]], Manifest]:
         for manifest in manifests:
             if name in ("latest", manifest.name, str(manifest.step), manifest.digest):
                 return manifest
-        known = ", ".join(manifest.name for manifest in manifests[:10]) or "none"
-        raise StoreError(f'no checkpoint "{name}" (checkpoints: {known})')
+        names = ", ".join(manifest.name for manifest in manifests[:10]) or "none"
+        raise StoreError(f'no checkpoint "{name}" (checkpoints: {names})')
 
     return choose
 
@@ -266,8 +266,8 @@ def _size(size: float) -> str:
     return f"{size:.1f} TiB"
 
 
-def _report(found: Scan) -> None:
-    for skipped in found.skipped:
+def _report(scan: Scan) -> None:
+    for skipped in scan.skipped:
         click.echo(f"{skipped.name}: {skipped.reason}", err=True)
 
 

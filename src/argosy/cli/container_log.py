@@ -147,10 +147,10 @@ class LogPosition:
 
 async def lines(chunks: AsyncIterable[bytes]) -> AsyncIterator[str]:
     """Yield whole lines out of chunks that may end anywhere."""
-    rest = b""
+    partial_line = b""
     async for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
+        *whole, partial_line = (partial_line + chunk).split(b"\n")
         for line in whole:
             yield line.decode(errors="replace")
-    if rest:
-        yield rest.decode(errors="replace")
+    if partial_line:
+        yield partial_line.decode(errors="replace")

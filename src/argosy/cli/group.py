@@ -15,12 +15,12 @@ class SuggestingGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        known = self.list_commands(ctx)
-        if args and args[0] not in known and not args[0].startswith("-"):
+        commands = self.list_commands(ctx)
+        if args and args[0] not in commands and not args[0].startswith("-"):
             from argosy.kinds.text import closest
 
             program = "argosy" if ctx.parent is None else f"argosy {ctx.info_name}"
-            suggestion = closest(args[0], known)
+            suggestion = closest(args[0], commands)
             hint = f"did you mean `{program} {suggestion}`?" if suggestion else f"see `{program} --help`"
             raise click.UsageError(f'unknown command "{args[0]}"; {hint}')
         return super().resolve_command(ctx, args)

@@ -129,8 +129,8 @@ class _Killed(msgspec.Struct, rename="camel"):
 
 def _parse_signal(text: str) -> signal.Signals:
     name = text.upper().removeprefix("SIG")
-    known = [number.name.removeprefix("SIG") for number in signal.Signals]
-    if name not in known:
-        hint = did_you_mean(name, known) or "; must be a name such as KILL, TERM or SEGV"
+    names = [number.name.removeprefix("SIG") for number in signal.Signals]
+    if name not in names:
+        hint = did_you_mean(name, names) or "; must be a name such as KILL, TERM or SEGV"
         raise click.BadParameter(f"unknown signal {text}{hint}", param_hint="--signal")
     return signal.Signals[f"SIG{name}"]

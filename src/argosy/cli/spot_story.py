@@ -140,8 +140,8 @@ class Story:
 
 def _root() -> Path:
     """Return the folder below which the files are: the clone, or a folder of the wheel."""
-    here = Path(__file__)
-    for root in (here.parents[3], here.parents[1] / "rehearsal"):
+    path = Path(__file__)
+    for root in (path.parents[3], path.parents[1] / "rehearsal"):
         if (root / FOLDER / "machines.yaml").exists():
             return root
     raise click.ClickException(f"{FOLDER} is missing from this installation")
@@ -150,10 +150,10 @@ def _root() -> Path:
 def _argosy() -> Path:
     """Return the command that the user has called, or one of the same name."""
     beside = Path(sys.executable).with_name("argosy")
-    found = beside if beside.exists() else shutil.which("argosy")
-    if found is None:
+    program = beside if beside.exists() else shutil.which("argosy")
+    if program is None:
         raise click.ClickException("there is no command argosy on the PATH")
-    return Path(found)
+    return Path(program)
 
 
 def _free_port(wanted: int) -> int:
@@ -169,11 +169,11 @@ def _free_port(wanted: int) -> int:
     raise click.ClickException("there is no free port")
 
 
-def _wait(condition: Callable[[], bool], what: str) -> None:
+def _wait(condition: Callable[[], bool], goal: str) -> None:
     deadline = time.monotonic() + SECONDS
     while not condition():
         if time.monotonic() > deadline:
-            raise click.ClickException(f"waited {SECONDS:g} s in vain until {what}")
+            raise click.ClickException(f"waited {SECONDS:g} s in vain until {goal}")
         time.sleep(0.2)
 
 
