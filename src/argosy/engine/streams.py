@@ -105,8 +105,8 @@ async def watch(
             pending.append(chunk)
             if b"\n" not in chunk:
                 continue
-            *lines, rest = b"".join(pending).split(b"\n")
-            pending = [rest]
+            *lines, partial_line = b"".join(pending).split(b"\n")
+            pending = [partial_line]
             last_event_at = loop.time()
             yield [codec.event(line) for line in lines if line]
 

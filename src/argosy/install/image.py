@@ -16,9 +16,9 @@ DEFAULT_TAG: Final = "latest"
 
 def image_values(image: str) -> Json:
     """Return the chart's values for this image; raise ValueError if it is not the name of one."""
-    found = _IMAGE.fullmatch(image)
-    if found is None:
+    match = _IMAGE.fullmatch(image)
+    if match is None:
         raise ValueError(f'invalid value "{image}": must be REPOSITORY[:TAG][@sha256:DIGEST]')
-    digest = found["digest"] or ""
-    tag = found["tag"] or ("" if digest else DEFAULT_TAG)
-    return {"image": {"repository": found["repository"], "tag": tag, "digest": digest}}
+    digest = match["digest"] or ""
+    tag = match["tag"] or ("" if digest else DEFAULT_TAG)
+    return {"image": {"repository": match["repository"], "tag": tag, "digest": digest}}

@@ -26,8 +26,8 @@ def split_namespace(values: Mapping[str, object]) -> tuple[Json, str]:
 
     The namespace is not a value of the chart, since Helm has an option for it.
     """
-    rest = {name: value for name, value in values.items() if name != NAMESPACE_KEY}
-    return rest, str(values.get(NAMESPACE_KEY) or "")
+    chart_values = {name: value for name, value in values.items() if name != NAMESPACE_KEY}
+    return chart_values, str(values.get(NAMESPACE_KEY) or "")
 
 
 def choose_preset(names: Sequence[str]) -> Preset:

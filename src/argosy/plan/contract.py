@@ -79,6 +79,7 @@ class Inputs(Struct, frozen=True):
 
     children: tuple[KubernetesObject, ...] = ()
     found: Mapping[ObjectNeed, tuple[KubernetesObject, ...]] = field(default_factory=dict)
+    """The objects that each need names."""
     failures: tuple[ActionResult, ...] = ()
     """Actions of earlier reconciles that were not done and have not been tried since."""
     written: Mapping[str, str] = field(default_factory=dict)

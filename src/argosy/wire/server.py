@@ -115,7 +115,8 @@ class Server:
     def _sweep(self) -> None:
         """Expire clients that took too long. One timer for all is cheaper than one for each."""
         now = self._loop.time()
-        for connection in [each for each in self._connections if each.deadline < now]:
+        expired = [connection for connection in self._connections if connection.deadline < now]
+        for connection in expired:
             connection.expire()
         self._sweep_timer = self._loop.call_later(min(1.0, self._limits.head_seconds / 4), self._sweep)
 
