@@ -104,9 +104,9 @@ class JobMetrics:
 
     def _record_scaling(self, kind: str, before: Record | None, after: Record) -> None:
         """Count the steps of scale operations that were left, and those operations that have ended."""
-        known = {operation.id: operation for operation in before.operations} if before else {}
+        earlier = {operation.id: operation for operation in before.operations} if before else {}
         for operation in after.operations:
-            old = known.get(operation.id)
+            old = earlier.get(operation.id)
             if old is not None and old.step is not operation.step and old.step_since and operation.step_since:
                 stayed = (operation.step_since - old.step_since).total_seconds()
                 self.scale_step.labels(kind, operation.kind, old.step).observe(max(stayed, 0.0))

@@ -77,8 +77,11 @@ class Quarantine:
         if not self._rules.enabled or workload is None:
             return
         now = self._clock.now()
-        found = (failure_on_node(workload, pod, now) for pod in plan.transitions.failed_pods)
-        failures = [failure for failure in found if failure is not None]
+        failures = [
+            failure
+            for pod in plan.transitions.failed_pods
+            if (failure := failure_on_node(workload, pod, now)) is not None
+        ]
         if failures:
             self._failures.setdefault(key.namespace, deque(maxlen=MAX_FAILURES)).extend(failures)
             self._changed.set()
@@ -103,8 +106,8 @@ class Quarantine:
         self._keep_failures(lambda failure: is_recent(failure, self._rules, now))
         failures = [failure for remembered in self._failures.values() for failure in remembered]
         suspects = {
-            name: found
-            for name, found in find_suspects(failures, self._rules, now).items()
+            name: causes
+            for name, causes in find_suspects(failures, self._rules, now).items()
             if self._nodes.get("", name) is not None
         }
         planned = plan_quarantines(suspects, self._quarantined.all(), len(self._nodes), self._rules, now)
@@ -113,16 +116,16 @@ class Quarantine:
             if node is not None:
                 await self._start(node, quarantine, suspects[name])
 
-    async def _start(self, node: Node, quarantine: NodeQuarantine, found: Mapping[str, str]) -> None:
+    async def _start(self, node: Node, quarantine: NodeQuarantine, causes: Mapping[str, str]) -> None:
         name = node.metadata.name
-        found = {key: why for key, why in found.items() if key in (quarantine.namespaces or found)}
-        shown = sorted(found.items())[:MAX_SHOWN]
+        causes = {key: why for key, why in causes.items() if key in (quarantine.namespaces or causes)}
+        shown = sorted(causes.items())[:MAX_SHOWN]
         reason = "; ".join(f"namespace {namespace}: {why}" for namespace, why in shown)
         annotations = quarantine_annotations(quarantine, reason)
         if not await self._annotate(node, annotations):
             return
-        # What led to it must not lead to it again when it has ended.
-        self._keep_failures(lambda failure: failure.node != name or failure.namespace not in found)
+        # The same failures must not lead to another quarantine when this one has ended.
+        self._keep_failures(lambda failure: failure.node != name or failure.namespace not in causes)
         self._metrics.quarantines.inc()
         scope = ", ".join(sorted(quarantine.namespaces)) or "all namespaces"
         until = annotations[labels.QUARANTINE_UNTIL]
