@@ -62,8 +62,8 @@ JOB = "Job"
 class FeatureOffError(Exception):
     """A job needs a feature that the administrator has not turned on."""
 
-    def __init__(self, what: str, value: str) -> None:
-        super().__init__(messages.feature_disabled(what, value))
+    def __init__(self, feature: str, value: str) -> None:
+        super().__init__(messages.feature_disabled(feature, value))
 
 
 class ObjectSink(Protocol):

@@ -247,12 +247,12 @@ class AnnouncedEnds:
         if not self._announcements and not cordons:
             return {}
         names = tuple(names)
-        found = {name: self._announcements[name] for name in names if name in self._announcements}
+        announcements = {name: self._announcements[name] for name in names if name in self._announcements}
         for name in names if cordons else ():
             node = self._cache.get("", name)
-            if node is not None and name not in found and (end := find_announcement(node, _CORDON)):
-                found[name] = end
-        return found
+            if node is not None and name not in announcements and (end := find_announcement(node, _CORDON)):
+                announcements[name] = end
+        return announcements
 
     def _cache_changed(self, change: Change[Node]) -> None:
         node = change.new or change.old

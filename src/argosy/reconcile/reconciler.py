@@ -337,21 +337,21 @@ class Reconciler(Generic[T]):
         state = self.states.get(key)
         return state is not None and uid in state.written.removed
 
-    def on_pod_terminating(self, key: Key, role: str, uid: str) -> bool:
+    def on_pod_terminating(self, key: Key, role_name: str, uid: str) -> bool:
         """Note that a pod terminates; return True if nothing happens before it is gone.
 
         That is so if it was deleted by us, or if only that pod is replaced.
         """
         state = self.states.get(key)
         workload = state.workload.workload if state is not None and state.workload is not None else None
-        if state is None or not isinstance(workload, Workload) or role not in workload.roles:
+        if state is None or not isinstance(workload, Workload) or role_name not in workload.roles:
             return False
         if uid in state.hints.deleted_uids:
             return True
         self.status.bursts.for_namespace(key.namespace).observe_job(state.uid, self.clock.monotonic())
-        found = workload.roles[role]
-        refilled = workload.restart_scope(found) is RestartScope.POD and not found.replacement.next_index
-        return refilled and found.restart is not RestartPolicy.NEVER
+        role = workload.roles[role_name]
+        refilled = workload.restart_scope(role) is RestartScope.POD and not role.replacement.next_index
+        return refilled and role.restart is not RestartPolicy.NEVER
 
     def on_crd_changed(self) -> list[Key]:
         """Unblock all jobs; return those that were blocked."""

@@ -111,8 +111,8 @@ def with_checkpoint_in_spec(
     """
     parts = ("containers", "initContainers")
     containers, init_containers = (tuple(map(_container, objects(spec.get(part)))) for part in parts)
-    rest = {name: value for name, value in spec.items() if name not in parts}
-    template = RoleTemplate(workload, pod.role, {}, rest, (), init_containers, containers)
+    other_fields = {name: value for name, value in spec.items() if name not in parts}
+    template = RoleTemplate(workload, pod.role, {}, other_fields, (), init_containers, containers)
     template = with_checkpoint(template, site, token)
     variables = checkpoint_variables(workload, pod)
     own = [container.with_env({}) for container in template.init_containers]
@@ -125,7 +125,7 @@ def with_checkpoint_in_spec(
 
 def _container(written: Mapping[str, object]) -> Container:
     variables = tuple(objects(written.get("env")))
-    return Container(dict(written), variables, frozenset(each.get("name") for each in variables), {})
+    return Container(dict(written), variables, frozenset(item.get("name") for item in variables), {})
 
 
 def _with_checkpoint(container: Container, mounts: Sequence[Json]) -> Container:
@@ -218,9 +218,9 @@ def _store_volume(policy: CheckpointPolicy) -> Json:
 
 def _location(policy: CheckpointPolicy) -> tuple[str, str]:
     """Return the claim, or the folder of the node, and the path of the job's folder in it."""
-    rest = policy.uri.partition("://")[2]
+    location = policy.uri.partition("://")[2]
     if policy.scheme == "pvc":
-        claim, _, path = rest.partition("/")
+        claim, _, path = location.partition("/")
         return claim, path.strip("/")
-    root, namespace, name = rest.rsplit("/", 2)
+    root, namespace, name = location.rsplit("/", 2)
     return root or "/", f"{namespace}/{name}"

@@ -109,8 +109,8 @@ def as_first_user(container: Json, template: RoleTemplate, site: RenderContext) 
 def with_volumes(spec: Json, volumes: Sequence[Json]) -> Json:
     """Return the spec with those of the volumes that it does not have."""
     existing = objects(spec.get("volumes"))
-    known = {volume.get("name") for volume in existing}
-    return {**spec, "volumes": [*existing, *(volume for volume in volumes if volume["name"] not in known)]}
+    names = {volume.get("name") for volume in existing}
+    return {**spec, "volumes": [*existing, *(volume for volume in volumes if volume["name"] not in names)]}
 
 
 def field_variables(fields: Mapping[str, str]) -> list[Json]:
