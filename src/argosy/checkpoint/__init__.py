@@ -1,1 +1,1 @@
-"""Checkpoints of trainings. Pure outside of `drivers`."""
+"""Checkpoints of trainings. Pure, except for `drivers` and `sidecar`."""

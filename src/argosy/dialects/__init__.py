@@ -1,1 +1,1 @@
-"""Translations between an API's objects and the model, one module an API."""
+"""What each API means: the translation of its jobs to the model, or reconcilers of its other kinds."""

@@ -151,7 +151,7 @@ class Manager:
             jobs.subscribe(partial(_want, self._wanted_children[kind], is_needed))
 
     def add_kind(self, kind: ReconciledKind[T, R]) -> None:
-        """Serve a kind that is not a job. A replica that only answers pods has no use for it."""
+        """Serve a kind without a Workload. A replica that only answers pods has no use for it."""
         if self._endpoint_only:
             return
         objects = self.sources.shared(kind.kind)

@@ -97,7 +97,7 @@ def job_rules(group: str, plural: str, *, patch: bool = False) -> tuple[PolicyRu
 
 
 def kind_rules(kind: type[_Kind], owns: Iterable[type[_Kind]] = ()) -> tuple[PolicyRule, ...]:
-    """Return what the operator needs for a kind that is not a job, and for the kinds of its children."""
+    """Return what the operator needs for a kind without a Workload, and for the kinds of its children."""
     resource = kind.resource
     return (
         PolicyRule(

@@ -1,4 +1,4 @@
-"""The contract that every reconciled kind other than jobs fulfils: name what is needed, then decide.
+"""Defines what a reconciler of a kind without a Workload does: it names what it needs, then decides.
 
 Both are pure functions over data. The runner (`reconcile.runner`) resolves the needs from caches, writes the
 decided status first, and then executes the actions. Nothing subscribes to anything: a change of a child wakes

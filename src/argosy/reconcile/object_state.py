@@ -1,4 +1,4 @@
-"""What the operator holds about an object between reconciles and may lose, for kinds that are not jobs.
+"""Holds what the operator remembers between reconciles, and may lose, of objects of kinds without a Workload.
 
 Nothing here is needed for correctness: losing it (a restart, a new leader) costs one more try of what failed,
 and one more write of each child.

@@ -1,4 +1,4 @@
-"""Runs the reconciler of any kind that is not a job.
+"""Runs the reconciler of any kind without a Workload: scalers, SpotInstanceJobs, machines, pools, restores.
 
 1. Take the object from the cache and decode its Record. A Record of a later operator is left alone.
 2. Resolve the reconciler's needs from caches, and let it decide.
@@ -76,7 +76,7 @@ class Queue(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ReconciledKind(Generic[T, R]):
-    """Registers a kind that is not a job: its type, its reconciler, and what that uses."""
+    """Registers a kind without a Workload: its type, its reconciler, and what that uses."""
 
     kind: type[T]
     reconciler: Reconciler[T, R]
