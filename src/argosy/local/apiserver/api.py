@@ -72,8 +72,8 @@ class Call(msgspec.Struct, frozen=True, eq=False):
 
 def arranged(obj: Json, served: Served) -> Json:
     """Return the object with kind, version and metadata first, so that its encoding has a fixed prefix."""
-    rest = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion", "metadata")}
-    return {"kind": served.kind, "apiVersion": served.storage_version, "metadata": obj["metadata"], **rest}
+    content = {key: value for key, value in obj.items() if key not in ("kind", "apiVersion", "metadata")}
+    return {"kind": served.kind, "apiVersion": served.storage_version, "metadata": obj["metadata"], **content}
 
 
 def storage_failed(error: NotDurableError) -> StatusError:

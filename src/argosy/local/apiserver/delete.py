@@ -78,7 +78,7 @@ async def delete_collection(call: Call) -> Response:
     _warn(call, options)
     objects = call.api.store.collection(call.served.storage).listed(selection.namespace)
     chosen = [stored for stored in objects if selection.matches(stored)]
-    rest = len(chosen) - limit if 0 < limit < len(chosen) else 0
+    remaining = len(chosen) - limit if 0 < limit < len(chosen) else 0
     chosen = chosen[: limit or None]
     deleted: list[Stored] = []
     for stored in chosen:
@@ -87,11 +87,11 @@ async def delete_collection(call: Call) -> Response:
             await delete(call, head, options)
             deleted.append(head)  # the response shows the objects before the deletion
     more: Json = {}
-    if rest:
+    if remaining:
         last = chosen[-1]
         more["continue"] = write_token(call.api.store.revision, f"{last.namespace}/{last.name}")
         if selection.everything:
-            more["remainingItemCount"] = rest
+            more["remainingItemCount"] = remaining
     return _list_response(call, deleted, more)
 
 

@@ -30,7 +30,7 @@ def _check_role(call: Call, obj: Json, old: Json | None) -> None:
     if call.api.authorizer.allowed(attributes)[0]:
         return
     _confirm(call, rules_of(obj), get_str(obj, "metadata", "name"))
-    if any(get_maps(each, "aggregationRule", "clusterRoleSelectors") for each in (obj, old or {})):
+    if any(get_maps(role, "aggregationRule", "clusterRoleSelectors") for role in (obj, old or {})):
         held, _ = call.api.authorizer.rules(user, call.namespace)
         if missing(held, EVERYTHING):
             why = "must have cluster-admin privileges to use the aggregationRule"
@@ -65,8 +65,8 @@ def _confirm(call: Call, rules: tuple[Rule, ...], name: str) -> None:
 def _why(user: User, lacking: list[Rule], problems: list[str]) -> str:
     shown = "\n".join(sorted({rule.format() for rule in lacking}))
     errors = f"; resolution errors: [{together(problems)}]" if problems else ""
-    who = f'user "{user.name}" (groups={format_list(user.groups)})'
-    return f"{who} is attempting to grant RBAC permissions not currently held:\n{shown}{errors}"
+    requester = f'user "{user.name}" (groups={format_list(user.groups)})'
+    return f"{requester} is attempting to grant RBAC permissions not currently held:\n{shown}{errors}"
 
 
 def _only_collected(obj: Json, old: Json) -> bool:

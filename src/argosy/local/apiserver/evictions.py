@@ -86,7 +86,7 @@ def _budgets(call: Call, served: Served, pod: Json) -> list[Json]:
 def _is_unhealthy_and_evictable(budget: Json, pod: Json) -> bool:
     """Return True if the pod is not ready, so that its eviction does not use up the budget."""
     conditions = get_maps(pod, "status", "conditions")
-    if any(get_str(each, "type") == "Ready" and get_str(each, "status") == "True" for each in conditions):
+    if any(get_str(item, "type") == "Ready" and get_str(item, "status") == "True" for item in conditions):
         return False
     if get_str(budget, "spec", "unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True

@@ -21,11 +21,11 @@ def wanted_form(request: Request) -> Form:
     if not accept:
         return "object"
     for clause in accept.split(","):
-        kind, *rest = (part.strip() for part in clause.split(";"))
+        kind, *clause_parameters = (part.strip() for part in clause.split(";"))
         if kind not in _JSON and kind != "application/yaml":
             continue
         request.yaml = kind == "application/yaml"
-        parameters = dict(part.split("=", 1) for part in rest if "=" in part)
+        parameters = dict(part.split("=", 1) for part in clause_parameters if "=" in part)
         wanted = parameters.get("as")
         if wanted is None:
             return "object"

@@ -53,7 +53,7 @@ def admit_fields(
         raise _undecodable(served, str(error), patch) from error
     if served.custom is None and patch is None:
         # Kubernetes decodes these into their Go types, and skips fields that a type does not have.
-        problems = [each for each in problems if not _is_within(each.split('"')[1], unknown)]
+        problems = [problem for problem in problems if not _is_within(problem.split('"')[1], unknown)]
     report([*problems, *(f'unknown field "{path}"' for path in unknown)], served, validation, warnings, patch)
     if served.custom is None:
         apply_defaults(served.group, served.kind, obj)

@@ -30,11 +30,11 @@ def charges(call: Call, name: str) -> Sequence[Json]:
         return ()
     counted = _names(call.served)
     charged = []
-    for each in call.api.store.collection(_QUOTAS).listed(call.namespace):
-        head = call.api.store.head(_QUOTAS, call.namespace, each.name)
+    for entry in call.api.store.collection(_QUOTAS).listed(call.namespace):
+        head = call.api.store.head(_QUOTAS, call.namespace, entry.name)
         quota = head.decoded() if head is not None else {}
         if wanted := [key for key in counted if key in get_map(quota, "status", "hard")]:
-            charged.append(_charge(call, name, quota, each.name, wanted))
+            charged.append(_charge(call, name, quota, entry.name, wanted))
     return charged
 
 

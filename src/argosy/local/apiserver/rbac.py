@@ -48,7 +48,7 @@ class _Binding(msgspec.Struct, frozen=True):
     """The key of each subject in the index, and its text for messages."""
 
     def why(self, key: str) -> str:
-        subject = next(description for each, description in self.subjects if each == key)
+        subject = next(description for subject_key, description in self.subjects if subject_key == key)
         kind, name = "ClusterRoleBinding", self.name
         if self.namespace:
             kind, name = "RoleBinding", f"{self.name}/{self.namespace}"

@@ -106,8 +106,8 @@ class Registry:
         self._forget(name)
         served = list(custom_kinds(definition))
         self._by_definition[name] = served
-        for each in served:
-            self._add(each)
+        for resource in served:
+            self._add(resource)
         self.generation += 1
 
     def undefine(self, name: str) -> None:
@@ -123,8 +123,8 @@ class Registry:
         self._served[served.group, served.version, served.plural] = served
 
     def _forget(self, name: str) -> None:
-        for each in self._by_definition.pop(name, ()):
-            self._served.pop((each.group, each.version, each.plural), None)
+        for resource in self._by_definition.pop(name, ()):
+            self._served.pop((resource.group, resource.version, resource.plural), None)
 
 
 def custom_kinds(definition: Json) -> Iterable[Served]:

@@ -32,7 +32,7 @@ def allocate_new(call: Call, service: Json) -> None:
 def allocate_changed(call: Call, service: Json, old: Json) -> None:
     """Keep the allocations of a changed Service, and add those that its new type needs."""
     spec, before = ensure(service, "spec"), get_map(old, "spec")
-    named, was_named = (get_str(each, "type") == "ExternalName" for each in (spec, before))
+    named, was_named = (get_str(item, "type") == "ExternalName" for item in (spec, before))
     if not named and not was_named:
         for field in ("clusterIP", "clusterIPs"):
             if not spec.get(field) and before.get(field):

@@ -83,12 +83,12 @@ class Collection:
     def listed(self, namespace: str | None) -> list[Stored]:
         """Return the objects of a namespace, or of all namespaces, ordered by namespace and name."""
         result: list[Stored] = []
-        for each in sorted(self.namespaces) if namespace is None else [namespace]:
-            objects = self.namespaces.get(each)
+        for key in sorted(self.namespaces) if namespace is None else [namespace]:
+            objects = self.namespaces.get(key)
             if objects:
-                names = self._sorted.get(each)
+                names = self._sorted.get(key)
                 if names is None:
-                    names = self._sorted[each] = sorted(objects)
+                    names = self._sorted[key] = sorted(objects)
                 result.extend([objects[name] for name in names])
         return result
 

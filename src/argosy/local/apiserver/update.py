@@ -118,7 +118,7 @@ async def update(
 
 def _same_but_for_times(obj: Json, old: Json) -> bool:
     """Return True if only times in managedFields have changed."""
-    before, after = (get_map(each, "metadata").get("managedFields") for each in (old, obj))
+    before, after = (get_map(item, "metadata").get("managedFields") for item in (old, obj))
     if not isinstance(before, list) or not isinstance(after, list) or len(before) != len(after):
         return False
     if before == after:

@@ -102,14 +102,14 @@ class CheckpointImages:
         if not required and any(self._others.get(key, 0.0) > time.monotonic() for key in (name, host)):
             return
         try:
-            found = await self._download(image, login, target, local=local)
+            is_checkpoint = await self._download(image, login, target, local=local)
         except _PullError as error:
             if required:
                 raise ImageError(f'failed to pull image "{name}": {error}') from None
             log.info("an image could not be looked at", image=name, error=str(error))
             self._remember(host)
             return
-        if not found:
+        if not is_checkpoint:
             self._remember(name)
 
     async def _download(self, image: Image, login: Login | None, target: Path, *, local: bool) -> bool:

@@ -76,7 +76,7 @@ class CheckpointRequests:
 
     async def answer(self, request: Request, namespace: str, name: str, container: str) -> Response:
         pod = self.find(namespace, name, request.parameter("node"))
-        images = {each.name: each.image for each in pod.every_container}
+        images = {item.name: item.image for item in pod.every_container}
         if container not in images:
             raise HttpError(404, f"container {container} does not exist")
         seconds = _timeout(request.query.get("timeout", []))

@@ -129,12 +129,12 @@ def resume(container: container_process.RunningContainer) -> None:
 def _tree(job: DumpJob) -> tuple[list[_Process], list[_Process]]:
     """Return the descendants of the first process, with it, and the container's other processes."""
     pids = container_process.processes(job.container)
-    found = {process.pid: process for pid in pids if (process := _read_process(pid)) is not None}
+    processes = {process.pid: process for pid in pids if (process := _read_process(pid)) is not None}
     inside = {job.container.pid}
-    while fresh := {pid for pid, process in found.items() if process.parent in inside} - inside:
+    while fresh := {pid for pid, process in processes.items() if process.parent in inside} - inside:
         inside |= fresh
-    tree = [process for pid, process in found.items() if pid in inside]
-    return tree, [process for pid, process in found.items() if pid not in inside]
+    tree = [process for pid, process in processes.items() if pid in inside]
+    return tree, [process for pid, process in processes.items() if pid not in inside]
 
 
 def _read_process(pid: int) -> _Process | None:

@@ -242,8 +242,8 @@ def _excess(config: ContainerConfig, restored: list[dict[str, str]]) -> str:
 
 def _explain(reason: str, metadata: Metadata) -> str:
     """Add how this machine differs from that of the checkpoint."""
-    here = os.uname().release
+    kernel = os.uname().release
     differs = (
-        f" (dumped on kernel {metadata['kernel']}, this is {here})" if metadata["kernel"] != here else ""
+        f" (dumped on kernel {metadata['kernel']}, this is {kernel})" if metadata["kernel"] != kernel else ""
     )
     return f"criu restore failed: {reason}{differs}"

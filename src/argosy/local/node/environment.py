@@ -169,9 +169,10 @@ def _resolve(pod: Pod, container: Container, source: EnvSource, sources: Sources
             if reference.key not in content:
                 if reference.optional:
                     return None
-                what = "ConfigMap" if kind == "configmap" else "Secret"
+                source_kind = "ConfigMap" if kind == "configmap" else "Secret"
                 raise MissingError(
-                    f"couldn't find key {reference.key} in {what} {pod.metadata.namespace}/{reference.name}"
+                    f"couldn't find key {reference.key} in {source_kind}"
+                    f" {pod.metadata.namespace}/{reference.name}"
                 )
             return content[reference.key].decode(errors="replace")
     return ""

@@ -58,13 +58,13 @@ def parse_resolv_conf(text: str) -> tuple[list[str], list[str], list[str]]:
     searches: list[str] = []
     options: list[str] = []
     for line in text.splitlines():
-        word, *rest = line.split("#")[0].split() or [""]
+        word, *values = line.split("#")[0].split() or [""]
         if word == "nameserver":
-            servers += rest[:1]
+            servers += values[:1]
         elif word in ("search", "domain"):
-            searches = rest
+            searches = values
         elif word == "options":
-            options += rest
+            options += values
     return servers, [domain for domain in searches if domain != "."], options
 
 

@@ -33,19 +33,19 @@ class LogWriter:
     def write(self, stream: str, data: bytes) -> None:
         """Write the complete lines of what was read from a pipe; keep the rest until its line ends."""
         lines = (self._pending[stream] + data).split(b"\n")
-        rest = lines.pop()
+        partial_line = lines.pop()
         records = [self._record(stream, b"F", line) for line in lines]
-        while len(rest) > _MAX_LINE_BYTES:
-            records.append(self._record(stream, b"P", rest[:_MAX_LINE_BYTES]))
-            rest = rest[_MAX_LINE_BYTES:]
-        self._pending[stream] = rest
+        while len(partial_line) > _MAX_LINE_BYTES:
+            records.append(self._record(stream, b"P", partial_line[:_MAX_LINE_BYTES]))
+            partial_line = partial_line[_MAX_LINE_BYTES:]
+        self._pending[stream] = partial_line
         if records:
             self._put(b"".join(records))
 
     def close(self) -> None:
-        for stream, rest in self._pending.items():
-            if rest:
-                self._put(self._record(stream, b"P", rest))
+        for stream, partial_line in self._pending.items():
+            if partial_line:
+                self._put(self._record(stream, b"P", partial_line))
         os.close(self._descriptor)
 
     def _put(self, data: bytes) -> None:

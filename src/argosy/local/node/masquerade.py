@@ -21,10 +21,10 @@ def find_program(name: str) -> str | None:
 
 def masquerade(table: str, source: str) -> str:
     """Masquerade traffic from these addresses to all others."""
-    which = find_tool()
-    if which is None:
+    tool = find_tool()
+    if tool is None:
         return "neither nft nor iptables is installed"
-    if which == "nft":
+    if tool == "nft":
         rule = f"ip saddr {source} ip daddr != {source} masquerade"
         chain = f"chain out {{\n type nat hook postrouting priority 100;\n {rule}\n }}"
         return _run(

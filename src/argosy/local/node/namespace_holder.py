@@ -86,18 +86,20 @@ def explain_forbidden(error: OSError, settings: Path = Path("/proc/sys")) -> str
             return ""
 
     if value("kernel/unprivileged_userns_clone") == "0":
-        which = "kernel.unprivileged_userns_clone is 0; as root: sysctl -w kernel.unprivileged_userns_clone=1"
+        reason = (
+            "kernel.unprivileged_userns_clone is 0; as root: sysctl -w kernel.unprivileged_userns_clone=1"
+        )
     elif value("user/max_user_namespaces") == "0":
-        which = "user.max_user_namespaces is 0; as root: sysctl -w user.max_user_namespaces=15000"
+        reason = "user.max_user_namespaces is 0; as root: sysctl -w user.max_user_namespaces=15000"
     elif value("kernel/apparmor_restrict_unprivileged_userns") == "1":
-        which = (
+        reason = (
             "AppArmor restricts them (kernel.apparmor_restrict_unprivileged_userns is 1); "
             f"allow them to this Python alone, as root:\n{apparmor_commands(Path(sys.executable))}\n"
         )
     else:
-        which = "the container or sandbox around it probably forbids them"
+        reason = "the container or sandbox around it probably forbids them"
     return (
-        f"this system does not allow namespaces for this user ({error}): {which}, or run `argosy up` as root"
+        f"this system does not allow namespaces for this user ({error}): {reason}, or run `argosy up` as root"
     )
 
 

@@ -108,8 +108,8 @@ class NodeRequests:
         number = int(_number(request, "signal", signal.SIGKILL, signal.NSIG - 1))
         pod = self._agent.pods.get(namespace, name)
         if pod is None:
-            known = [pod.metadata.name for pod in self._agent.pods.by("namespace", namespace)]
-            raise HttpError(404, f"namespace {namespace}: {unknown_name('pod', name, known)}")
+            names = [pod.metadata.name for pod in self._agent.pods.by("namespace", namespace)]
+            raise HttpError(404, f"namespace {namespace}: {unknown_name('pod', name, names)}")
         containers = await self._agent.signal(pod, number)
         if not containers:
             raise HttpError(409, f"{name}: no container is running (phase {pod.status.phase})")

@@ -289,8 +289,8 @@ def _architecture() -> str:
 
 
 def _os_name() -> str:
-    known = Path("/etc/os-release").exists()
-    return platform.freedesktop_os_release().get("PRETTY_NAME", "Linux") if known else ""
+    exists = Path("/etc/os-release").exists()
+    return platform.freedesktop_os_release().get("PRETTY_NAME", "Linux") if exists else ""
 
 
 def _disk(folder: Path) -> int:

@@ -159,8 +159,8 @@ class ProbeRunner:
                 self._context.notify_change()
             return True
         if verdict is ProbeVerdict.FAILURE:
-            what = f"Container {name} failed {kind} probe, will be restarted"
-            self._context.record_event("Normal", "Killing", what)
+            message = f"Container {name} failed {kind} probe, will be restarted"
+            self._context.record_event("Normal", "Killing", message)
             self._stop(config["grace"] if config["grace"] is not None else self._context.runspec["grace"])
             return False
         if kind == "startup":

@@ -102,16 +102,19 @@ def pod_terms(pod: Pod) -> PodTerms:
     preferred = (*_preferred_terms(near, namespace, 1), *_preferred_terms(away, namespace, -1))
     # Each rule by itself: a later pod that one of them selects is welcome near this one.
     attracted = [(HARD_AFFINITY_WEIGHT, Term.of(namespace, rule)) for rule in near.required] if near else []
-    spreads = [SpreadTerm(each, _spread_term(each, pod)) for each in spec.topology_spread_constraints]
+    spreads = [
+        SpreadTerm(constraint, _spread_term(constraint, pod))
+        for constraint in spec.topology_spread_constraints
+    ]
     return PodTerms(
         affinity=Term.of(namespace, *near.required) if near and near.required else None,
         anti_affinity=anti_affinity,
         preferred=preferred,
         required_spread=tuple(
-            each for each in spreads if each.constraint.when_unsatisfiable == "DoNotSchedule"
+            spread for spread in spreads if spread.constraint.when_unsatisfiable == "DoNotSchedule"
         ),
         preferred_spread=tuple(
-            each for each in spreads if each.constraint.when_unsatisfiable != "DoNotSchedule"
+            spread for spread in spreads if spread.constraint.when_unsatisfiable != "DoNotSchedule"
         ),
         existing=(*((None, term) for term in anti_affinity), *attracted, *preferred),
     )
@@ -119,7 +122,7 @@ def pod_terms(pod: Pod) -> PodTerms:
 
 def _preferred_terms(affinity: PodAffinity | None, namespace: str, sign: int) -> list[tuple[int, Term]]:
     terms = affinity.preferred if affinity else []
-    return [(sign * each.weight, Term.of(namespace, each.pod_affinity_term)) for each in terms]
+    return [(sign * item.weight, Term.of(namespace, item.pod_affinity_term)) for item in terms]
 
 
 def _spread_term(constraint: SpreadConstraint, pod: Pod) -> Term:

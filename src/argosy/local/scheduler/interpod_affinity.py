@@ -130,7 +130,7 @@ def _domain_weights(
 ) -> dict[str, dict[str, int]]:
     pulls: dict[str, dict[str, int]] = {}
     sources = [(weight, term, cache.count_selected(term)) for weight, term in preferred]
-    sources += [(each.weight, each.term, each.nodes) for each in holders if each.weight is not None]
+    sources += [(holder.weight, holder.term, holder.nodes) for holder in holders if holder.weight is not None]
     for weight, term, nodes in sources:
         key = term.rules[0].topology_key
         values = pulls.setdefault(key, {})

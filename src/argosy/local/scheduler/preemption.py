@@ -53,7 +53,9 @@ class PreemptionPass:
     def begin(self) -> None:
         self._candidates.clear()
         for info, node in [
-            each for each in self._world.placed_pods() if each[0].uid in self._world.terminating
+            placement
+            for placement in self._world.placed_pods()
+            if placement[0].uid in self._world.terminating
         ]:
             self._evict(info, node)
         self._placer.reset()
@@ -111,7 +113,7 @@ class PreemptionPass:
         ]
         if not offers:
             return None
-        _, name, best = min(offers, key=lambda each: each[:2])
+        _, name, best = min(offers, key=lambda offer: offer[:2])
         for lost, where in best.pods:
             self._evict(lost, where)
             victims.append((Victim(lost, info, name), where))
@@ -163,13 +165,13 @@ class PreemptionPass:
                 gangs.setdefault(key, []).append((victim, node.name))
             else:
                 units.append([(victim, node.name)])
-        for key, here in gangs.items():
+        for key, members in gangs.items():
             if key != (info.namespace, info.group):
-                units.extend(self._gang_units(key, here, info.priority, whole))
+                units.extend(self._gang_units(key, members, info.priority, whole))
         return sorted(units, key=_importance)
 
     def _gang_units(
-        self, key: GroupKey, here: list[Placement], priority: int, whole: bool
+        self, key: GroupKey, members: list[Placement], priority: int, whole: bool
     ) -> list[list[Placement]]:
         gang = self._gang_of(key)
         everyone = self._world.group_pods(*key)
@@ -177,9 +179,9 @@ class PreemptionPass:
             return []
         if whole:
             return [everyone]
-        spare = [each for each in here if each[0].task not in gang.tasks]
-        spare.sort(key=lambda each: _importance([each]), reverse=True)
-        return [[each] for each in spare[: max(len(everyone) - gang.minimum, 0)]]
+        spare = [placement for placement in members if placement[0].task not in gang.tasks]
+        spare.sort(key=lambda placement: _importance([placement]), reverse=True)
+        return [[placement] for placement in spare[: max(len(everyone) - gang.minimum, 0)]]
 
     def _gang_of(self, key: GroupKey) -> Gang | None:
         if key not in self._gangs:
@@ -197,7 +199,7 @@ class PreemptionPass:
             for victim, where in victims
             if self._gang_of((victim.victim.namespace, victim.victim.group)) is None
         ]
-        for info, where in sorted(alone, key=lambda each: _importance([each])):
+        for info, where in sorted(alone, key=lambda placement: _importance([placement])):
             node = self._world.nodes.get(where)
             if node is not None and not self._is_unfit(info, node):
                 self._restore([(info, where)])

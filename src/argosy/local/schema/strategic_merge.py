@@ -257,7 +257,7 @@ def _clean(value: object) -> object:
 
 
 def _without_prefix(key: str, prefix: str, error: str) -> str:
-    head, slash, rest = key.partition("/")
+    head, slash, field = key.partition("/")
     if head != prefix or not slash:
         raise PatchFormatError(error)
-    return rest
+    return field

@@ -108,8 +108,8 @@ def _scale_proportionally(rollout: RolloutState) -> None:
         share = _share(rollout, set_state) if more and left else 0
         sizes.append(set_state.replicas + (min(share, left) if more > 0 else max(share, left)))
     if more:
-        rest = more - (sum(sizes) - total_replicas(running))
-        sizes[0] = max(sizes[0] + rest, 0)
+        remainder = more - (sum(sizes) - total_replicas(running))
+        sizes[0] = max(sizes[0] + remainder, 0)
     for set_state, size in zip(running, sizes, strict=True):
         rollout.resize(set_state, size, force=True)
 

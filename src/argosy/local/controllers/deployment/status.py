@@ -119,19 +119,21 @@ def _record_progress(
     deployment, existing = rollout.deployment, find_condition(previous, PROGRESSING)
     if status.replicas == status.updated_replicas and existing is not None and existing.reason == DONE:
         return
-    what = f'ReplicaSet "{rollout.new.name}"' if rollout.new else f'Deployment "{deployment.metadata.name}"'
+    subject = (
+        f'ReplicaSet "{rollout.new.name}"' if rollout.new else f'Deployment "{deployment.metadata.name}"'
+    )
     if is_complete(deployment, status):
-        message = f"{what} has successfully progressed."
+        message = f"{subject} has successfully progressed."
         set_condition(status, new_condition(PROGRESSING, "True", DONE, message, now))
     elif _has_progressed(previous, status):
-        message = f"{what} is progressing."
+        message = f"{subject} is progressing."
         fresh = new_condition(PROGRESSING, "True", "ReplicaSetUpdated", message, now)
         if existing is not None and existing.status == "True":
             fresh = replace(fresh, last_transition_time=existing.last_transition_time)
         remove_condition(status, PROGRESSING)
         set_condition(status, fresh)
     elif _is_overdue(deployment, status, now):
-        message = f"{what} has timed out progressing."
+        message = f"{subject} has timed out progressing."
         set_condition(status, new_condition(PROGRESSING, "False", TIMED_OUT, message, now))
 
 

@@ -77,10 +77,12 @@ def with_replica_failure(
     failure = next((c for c in status.conditions if c.type == REPLICA_FAILURE), None)
     if (failure is None) == (message is None):
         return status
-    rest = [c for c in status.conditions if c.type != REPLICA_FAILURE]
+    others = [c for c in status.conditions if c.type != REPLICA_FAILURE]
     if message is None:
-        return replace(status, conditions=rest)
-    return replace(status, conditions=[*rest, StatusCondition(REPLICA_FAILURE, "True", reason, message, now)])
+        return replace(status, conditions=others)
+    return replace(
+        status, conditions=[*others, StatusCondition(REPLICA_FAILURE, "True", reason, message, now)]
+    )
 
 
 def deletion_order(active: Sequence[Pod], related: Iterable[Pod], now: datetime) -> list[Pod]:

@@ -184,8 +184,8 @@ def compile_expression(text: str) -> Program:
     try:
         program = cast("Program", _library().compile(text))
     except ValueError as error:
-        _, _, rest = str(error).partition(": ")
-        raise CelError("compilation failed: " + rest.replace("\n| ", "\n | ")) from None
+        _, _, reason = str(error).partition(": ")
+        raise CelError("compilation failed: " + reason.replace("\n| ", "\n | ")) from None
     missing = [f for f in program.functions() if f not in _STANDARD and not _OPERATORS.match(f)]
     missing += sorted(_LIBRARIES.intersection(program.variables()))
     if missing:

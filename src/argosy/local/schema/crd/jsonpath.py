@@ -54,22 +54,22 @@ def _parse(text: str) -> list[Step]:
     steps: list[Step] = []
     position = 1 if text.startswith("$") else 0
     while position < len(text):
-        rest = text[position:]
-        if rest in (".", "@"):
+        remaining = text[position:]
+        if remaining in (".", "@"):
             break
-        if match := _FILTER.match(rest):
+        if match := _FILTER.match(remaining):
             steps.append(_filter(match.group(1)))
-        elif match := _BRACKET.match(rest):
+        elif match := _BRACKET.match(remaining):
             name = match.group(1) if match.group(1) is not None else match.group(2)
             if name is not None:
                 steps.append(_field(name))
             else:
                 steps.append(_all if match.group(3) else _slice(match.group(4)))
-        elif match := _FIELD.match(rest):
+        elif match := _FIELD.match(remaining):
             name = match.group(1)
             steps.append(_all if name == "*" else _field(re.sub(r"\\(.)", r"\1", name)))
         else:
-            raise JsonPathError(f"unrecognized path {text!r} at {rest!r}")
+            raise JsonPathError(f"unrecognized path {text!r} at {remaining!r}")
         position += match.end()
     return steps
 

@@ -142,7 +142,9 @@ def _places(listed: Iterable[PublishedKind]) -> dict[str, list[Json]]:
         *builtin,
         *(sub for info in builtin for sub in info.subresources),
     ]
-    places = {each.definition: [_place(each.group, each.version, each.kind)] for each in defined}
+    places = {
+        resource.definition: [_place(resource.group, resource.version, resource.kind)] for resource in defined
+    }
     places |= {kind.component: [kind.place] for kind in listed}
     served = sorted({("", "v1")} | {(kind.group, kind.version) for kind in listed if kind.declared is None})
     places[META + "DeleteOptions"] = [_place(group, version, "DeleteOptions") for group, version in served]

@@ -98,9 +98,9 @@ def apply(
         allowed = _allowed_by_last_applied(before, schema) if manager == "kubectl" else None
         if allowed is None:
             raise
-        rest = [c for c in conflicts.conflicts if not fieldpath.has(allowed, c.path)]
-        if rest:
-            raise Conflicts(rest) from None
+        remaining = [c for c in conflicts.conflicts if not fieldpath.has(allowed, c.path)]
+        if remaining:
+            raise Conflicts(remaining) from None
         return _apply(before, config, entries, manager, api_version, time, schema, True, subresource, resets)
 
 
@@ -125,18 +125,18 @@ def _apply(
         raise ApplyError(str(error)) from None
     if resets is not None:
         claimed = resets(claimed)
-    mine = Entry(manager, APPLY, api_version, claimed, None, subresource)
-    last = entries.get(mine.identity)
-    owned = {**entries, mine.identity: mine}
+    entry = Entry(manager, APPLY, api_version, claimed, None, subresource)
+    last = entries.get(entry.identity)
+    owned = {**entries, entry.identity: entry}
     if last is not None:
         merged = _prune(merged, shape, last.fields, owned)
-    owned = _settle(base, merged, owned, mine, shape, force, resets)
+    owned = _settle(base, merged, owned, entry, shape, force, resets)
     changed = merged != base
     stripped = strip(claimed)
-    owned.pop(mine.identity, None)
+    owned.pop(entry.identity, None)
     if stripped:
         kept = last.time if last is not None else None
-        owned[mine.identity] = Entry(
+        owned[entry.identity] = Entry(
             manager, APPLY, api_version, stripped, time if changed else kept, subresource
         )
     result = with_entries(merged, owned.values())
@@ -149,7 +149,7 @@ def _settle(
     live: Json,
     merged: Json,
     entries: dict[Identity, Entry],
-    mine: Entry,
+    applied: Entry,
     shape: Shape,
     force: bool,
     resets: Filter | None,
@@ -157,7 +157,7 @@ def _settle(
     """Remove changed fields from the entries of other managers; raises `Conflicts`."""
     change = changes(owned_part(live), owned_part(merged), shape, resets)
     taken = fieldpath.union(change.modified, change.added)
-    others = {key: entry for key, entry in entries.items() if key != mine.identity}
+    others = {key: entry for key, entry in entries.items() if key != applied.identity}
     if not force:
         conflicts = [
             Conflict(entry, path)

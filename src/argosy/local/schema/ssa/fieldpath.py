@@ -97,8 +97,8 @@ def paths(fields: FieldSet) -> Iterator[tuple[str, ...]]:
         if is_member(_below(fields[key])):
             yield (key,)
     for key in keys:
-        for rest in paths(_below(fields[key])):
-            yield (key, *rest)
+        for below in paths(_below(fields[key])):
+            yield (key, *below)
 
 
 def is_member(node: FieldSet) -> bool:

@@ -120,15 +120,15 @@ def _keys(schema: Schema) -> tuple[str, ...]:
 
 def format_path_element(key: str) -> str:
     """Return a path element as error messages print it: `.spec`, `[name="a"]`, `["x"]`."""
-    kind, rest = key[0], key[2:]
+    kind, content = key[0], key[2:]
     if kind == "f":
-        return f".{rest}"
+        return f".{content}"
     if kind == "k":
-        fields = msgspec.json.decode(rest)
+        fields = msgspec.json.decode(content)
         return "[" + ",".join(f"{name}={_compact(value)}" for name, value in fields.items()) + "]"
     if kind == "v":
-        return f"[={rest}]"
-    return f"[{rest}]"
+        return f"[={content}]"
+    return f"[{content}]"
 
 
 def _compact(value: object) -> str:

@@ -95,13 +95,13 @@ def attribute(
     if taken or change.removed:
         entries = without_fields(entries, (taken, change.removed))
     if taken:
-        mine = Entry(manager, UPDATE, api_version, taken, time, subresource)
-        previous = entries.get(mine.identity)
+        entry = Entry(manager, UPDATE, api_version, taken, time, subresource)
+        previous = entries.get(entry.identity)
         if previous is not None:
-            mine = Entry(
+            entry = Entry(
                 manager, UPDATE, api_version, fieldpath.union(taken, previous.fields), time, subresource
             )
-        entries[mine.identity] = mine
+        entries[entry.identity] = entry
     return entries
 
 

@@ -83,7 +83,7 @@ def external_address(item: Json) -> str:
 
 def load_balancer(item: Json) -> str:
     ingress = get_maps(item, "status", "loadBalancer", "ingress")
-    return ",".join(sorted({get_str(each, "ip") or get_str(each, "hostname") for each in ingress} - {""}))
+    return ",".join(sorted({get_str(entry, "ip") or get_str(entry, "hostname") for entry in ingress} - {""}))
 
 
 def slice_ports(item: Json) -> str:
@@ -91,7 +91,9 @@ def slice_ports(item: Json) -> str:
 
 
 def slice_addresses(item: Json) -> str:
-    return cut([address for each in get_maps(item, "endpoints") for address in get_texts(each, "addresses")])
+    return cut(
+        [address for endpoint in get_maps(item, "endpoints") for address in get_texts(endpoint, "addresses")]
+    )
 
 
 def node_status(item: Json) -> str:

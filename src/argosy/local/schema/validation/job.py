@@ -129,7 +129,9 @@ def _failure_policy(spec: Json, path: str) -> Iterator[FieldError]:
         yield too_many(f"{path}.rules", len(rules), MAX_RULES)
     inner = get_map(spec, "template", "spec")
     names = {
-        get_str(each, "name") for field in ("containers", "initContainers") for each in get_maps(inner, field)
+        get_str(container, "name")
+        for field in ("containers", "initContainers")
+        for container in get_maps(inner, field)
     }
     for number, rule in enumerate(rules):
         yield from _failure_rule(rule, f"{path}.rules[{number}]", names)
