@@ -190,10 +190,10 @@ def compact(schemas: Json, wanted: list[str], go: Json) -> dict[str, Json]:
 
 def in_order(name: str, go: Json) -> list[str]:
     """Return the fields of a Go struct in their order, including those of embedded structs."""
-    found: list[str] = []
+    fields: list[str] = []
     for field, how in go.get(name, {}).items():
-        found += in_order(how["embedded"], go) if "embedded" in how else [field]
-    return found
+        fields += in_order(how["embedded"], go) if "embedded" in how else [field]
+    return fields
 
 
 def is_omitted(field: Json | None, schema: Json) -> bool:
@@ -236,15 +236,15 @@ def go_types() -> dict[str, dict[str, Json]]:
         f"k8s.io/apimachinery@{LIBRARIES}": "io.k8s.apimachinery",
         f"k8s.io/apiextensions-apiserver@{LIBRARIES}": "io.k8s.apiextensions-apiserver",
     }
-    found: dict[str, dict[str, Json]] = {}
+    structs: dict[str, dict[str, Json]] = {}
     for name, prefix in places.items():
         root = module(name)
         for path in root.rglob("*types*.go"):
             if path.name.endswith("_test.go") or path.name.startswith("zz_"):
                 continue
             package = ".".join((prefix, *path.parent.relative_to(root).parts))
-            read_structs(path.read_text(), package, found)
-    return found
+            read_structs(path.read_text(), package, structs)
+    return structs
 
 
 STRUCT = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.M | re.S)
@@ -252,11 +252,11 @@ FIELD = re.compile(r'^\t(?:(\w+)\s+)?([*\[\]\w.]+)\s+`json:"([^"]*)"', re.M)
 BASIC = {"string", "bool", "int", "int32", "int64", "float64", "byte"}
 
 
-def read_structs(source: str, package: str, found: Json) -> None:
+def read_structs(source: str, package: str, structs: Json) -> None:
     """Add the structs of a Go file."""
     own = package.rsplit(".", 1)[-1]
     for name, body in STRUCT.findall(source):
-        fields = found.setdefault(f"{package}.{name}", {})
+        fields = structs.setdefault(f"{package}.{name}", {})
         for _, type_, tag in FIELD.findall(body):
             json_name, *options = tag.split(",")
             base = type_.removeprefix("*")

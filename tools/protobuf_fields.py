@@ -46,8 +46,8 @@ def main() -> None:
 
 def folder(module: str) -> Path:
     command = ["go", "mod", "download", "-json", module]
-    found = subprocess.run(command, check=True, capture_output=True, text=True)
-    return Path(json.loads(found.stdout)["Dir"])
+    process = subprocess.run(command, check=True, capture_output=True, text=True)
+    return Path(json.loads(process.stdout)["Dir"])
 
 
 def read(source: str) -> dict[str, dict[str, str]]:

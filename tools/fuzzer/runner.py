@@ -79,12 +79,12 @@ def _answers(caller: Caller, namespace: str, steps: Sequence[Step]) -> list[Json
 def _needed_preparation(namespace: str, steps: Sequence[Step]) -> list[Step]:
     """The preparation that these steps need: mostly only the namespace."""
     paths = " ".join(step.path for step in steps)
-    first, *rest = preparation(namespace)
+    first, *later = preparation(namespace)
     needed = {
         "serviceaccounts": "/pods" in paths or "/serviceaccounts" in paths,
         "configmaps": "/configmaps" in paths,
     }
-    return [first, *(step for step in rest if any(needed[kind] and kind in step.path for kind in needed))]
+    return [first, *(step for step in later if any(needed[kind] and kind in step.path for kind in needed))]
 
 
 OnDisagreement = Callable[[Disagreement, Worker], None]
@@ -99,13 +99,13 @@ def run(
     on_disagreement: OnDisagreement | None = None,
 ) -> Summary:
     """Replay the sequences of a seed with these numbers; calls `on_disagreement` for each new kind."""
-    summary, lock, rest = Summary(), threading.Lock(), iter(numbers)
+    summary, lock, remaining = Summary(), threading.Lock(), iter(numbers)
 
     def process() -> None:
         with Worker(reference, ours) as worker:
             while True:
                 with lock:
-                    number = next(rest, None)
+                    number = next(remaining, None)
                 if number is None:
                     return
                 sequence = sequences.generate(seed, number)

@@ -76,9 +76,9 @@ def _without_one_part(value: Json) -> Iterator[Json]:
     """The variants of a value with one part removed, large parts first."""
     if isinstance(value, dict):
         for name, item in value.items():
-            rest = {key: other for key, other in value.items() if key != name}
+            others = {key: other for key, other in value.items() if key != name}
             if name not in ("apiVersion", "kind", "name"):
-                yield rest
+                yield others
             for smaller in _without_one_part(item):
                 yield {**value, name: smaller}
     elif isinstance(value, list):

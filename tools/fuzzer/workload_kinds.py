@@ -141,7 +141,7 @@ _SPEC = (
 )
 
 
-_POD_SPEC = tuple(field(f"spec/{one.path[0]}", one.good, one.bad) for one in _SPEC)
+_POD_SPEC = tuple(field(f"spec/{item.path[0]}", item.good, item.bad) for item in _SPEC)
 
 POD = Kind(
     "Pod",
@@ -206,9 +206,9 @@ JOB = Kind(
         field("spec/template/metadata/labels", [{"x": "1"}], [{"x": "no label!"}, {"x": 1}]),
         field("spec/template/spec/restartPolicy", ["OnFailure", "Never"], ["Always", "Nonsense"]),
         *(
-            field(f"spec/template/spec/{one.path[0]}", one.good, one.bad)
-            for one in _SPEC
-            if one.path[0] in ("containers", "volumes", "tolerations", "nodeSelector", "hostname")
+            field(f"spec/template/spec/{item.path[0]}", item.good, item.bad)
+            for item in _SPEC
+            if item.path[0] in ("containers", "volumes", "tolerations", "nodeSelector", "hostname")
         ),
         field("spec/podReplacementPolicy", ["Failed", "TerminatingOrFailed"], ["Nonsense"]),
         field(

@@ -34,9 +34,9 @@ def _wanted(context: Context, kind: Kind, name: str, part: str) -> Json:
     """The applied configuration of a manager: some fields, mostly with those that the kind requires."""
     draw = context.draw
     body = kind.object(name) if draw.chance(70) else kind.bare(name)
-    for one in context.fragments(kind, 3, wrong=5):
-        if kind.typed or not _empties_metadata(one):
-            body = merged(body, one)
+    for values in context.fragments(kind, 3, wrong=5):
+        if kind.typed or not _empties_metadata(values):
+            body = merged(body, values)
     if part:
         chosen = draw.pick(kind.status)
         body = merged(kind.bare(name), fragment(chosen.path, context.value(chosen, 8)))

@@ -25,8 +25,8 @@ def defined(draw: Draw) -> tuple[list[Step], list[Kind]]:
     if draw.chance(15):
         first.pop("subresources")
         second.pop("subresources")
-    steps = [post(DEFINITIONS, made, hide=("status",)), *_settled([str(one["name"]) for one in versions])]
-    return steps, [kind(GROUP, str(one["name"])) for one in versions]
+    steps = [post(DEFINITIONS, made, hide=("status",)), *_settled([str(item["name"]) for item in versions])]
+    return steps, [kind(GROUP, str(item["name"])) for item in versions]
 
 
 def _settled(versions: list[str]) -> list[Step]:
@@ -53,19 +53,19 @@ def change(context: Context) -> list[Step]:
     context.forget()
     more: Json = {"type": "object", "properties": {mark: {"type": "string"}}}
     spec = merged(merged(SPEC, more), draw.pick(_SPECS))
-    versions = [version(one.api_version.split("/")[1], spec) for one in context.kinds]
-    for one in versions[1:]:
-        one["storage"] = False
+    versions = [version(served.api_version.split("/")[1], spec) for served in context.kinds]
+    for later in versions[1:]:
+        later["storage"] = False
     # A new field that is not pruned shows that the new schema is served; the object is only a dry run.
     probe = context.kinds[0].object("probe", [{"spec": {"title": "ab", mark: "x"}}])
     tried = [
         post(
-            f"{one.collection}?dryRun=All",
-            {**probe, "apiVersion": one.api_version},
+            f"{served.collection}?dryRun=All",
+            {**probe, "apiVersion": served.api_version},
             until=f"spec.{mark}",
             shown=False,
         )
-        for one in context.kinds
+        for served in context.kinds
     ]
     body = {"spec": {"versions": versions}}
     return [patch(NAME, body, hide=("status", "metadata.resourceVersion")), *tried]
@@ -81,23 +81,24 @@ def undefine(context: Context) -> list[Step]:
         *_let_go(context),
         delete(NAME, hide=hidden),
         get(NAME, until_code=404),
-        *(get(one.collection, until_code=404) for one in context.kinds),
+        *(get(served.collection, until_code=404) for served in context.kinds),
     ]
     if context.draw.chance(50):
         context.defined = False
         return gone
     versions = [
-        version(one.api_version.split("/")[1], storage=one is context.kinds[0]) for one in context.kinds
+        version(served.api_version.split("/")[1], storage=served is context.kinds[0])
+        for served in context.kinds
     ]
     again = post(DEFINITIONS, definition(GROUP, *versions), hide=("status",))
-    return [*gone, again, *_settled([str(one["name"]) for one in versions])]
+    return [*gone, again, *_settled([str(item["name"]) for item in versions])]
 
 
 def _let_go(context: Context) -> list[Step]:
     """Remove the finalizers of objects, which would block the deletion of the CRD."""
     return [
-        patch(one.path(name), {"metadata": {"finalizers": None}}, shown=False)
-        for one, name in context.objects
+        patch(served.path(name), {"metadata": {"finalizers": None}}, shown=False)
+        for served, name in context.objects
     ]
 
 

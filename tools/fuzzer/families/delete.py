@@ -32,9 +32,9 @@ def _without_policy(asked: dict[str, str], body: Json) -> None:
     """Remove the policy of a dry run, which could remove the last finalizer, a quirk that we leave out."""
     if "dryRun" not in asked and "dryRun" not in body:
         return
-    for said in (asked, body):
+    for options in (asked, body):
         for name in ("propagationPolicy", "orphanDependents"):
-            said.pop(name, None)
+            options.pop(name, None)
 
 
 def _options(context: Context, kind: Kind) -> Json:

@@ -117,10 +117,10 @@ def _write(context: Context, kind: Kind, name: str, body: object, asked: str = "
 def _wrong_field(context: Context) -> list[Step]:
     """A field with an invalid value."""
     kind, name = context.target()
-    table = [one for one in (*kind.fields, *kind.fields, *METADATA, *SYSTEM) if one.bad]
+    table = [field for field in (*kind.fields, *kind.fields, *METADATA, *SYSTEM) if field.bad]
     body = kind.object(name)
-    for one in context.draw.some(table, 1, 2):
-        body = merged(body, fragment(one.path, context.draw.pick(one.bad)))
+    for field in context.draw.some(table, 1, 2):
+        body = merged(body, fragment(field.path, context.draw.pick(field.bad)))
     asked = (
         query(fieldValidation=context.draw.pick(("Strict", "Warn", "Ignore")))
         if context.draw.chance(50)

@@ -39,8 +39,8 @@ def json_patch(context: Context) -> list[Step]:
 
 def _merged(context: Context, kind: Kind) -> Json:
     body = Json()
-    for one in context.fragments(kind, 3):
-        body = merged(body, one)
+    for part in context.fragments(kind, 3):
+        body = merged(body, part)
     if context.draw.chance(15):
         chosen = context.draw.pick(context.fields(kind))
         body = merged(body, _without(chosen.path))

@@ -80,8 +80,8 @@ def list_all(context: Context) -> list[Step]:
         asked["includeObject"] = draw.pick(("Object", "None", "Metadata", "Nonsense"))
     step = get(kind.collection + query(**asked), accept=accept, save=(saved := context.save_list(kind)))
     if "limit" in asked:
-        rest = {name: asked[name] for name in ("labelSelector", "fieldSelector", "limit") if name in asked}
-        context.pages.append((saved, f"{kind.collection}{query(**rest)}"))
+        filters = {name: asked[name] for name in ("labelSelector", "fieldSelector", "limit") if name in asked}
+        context.pages.append((saved, f"{kind.collection}{query(**filters)}"))
     return [*before, step]
 
 

@@ -37,8 +37,8 @@ def _status(context: Context, kind: Kind) -> Json:
             chosen = context.draw.pick(kind.status)
             body = merged(body, fragment(chosen.path, context.value(chosen, 10)))
     if context.draw.chance(20):
-        for one in context.fragments(kind, 1):
-            body = merged(body, one)
+        for part in context.fragments(kind, 1):
+            body = merged(body, part)
     return body
 
 
