@@ -31,10 +31,10 @@ RETRY: Final = Backoff(initial=0.5, maximum=60.0)
 
 
 class Findings(NamedTuple):
-    """What the node was found to be able to do."""
+    """The result of a probe: what can be restored on the node."""
 
     runtime: str
-    """The container runtime of which this holds."""
+    """The container runtime that was probed."""
     problem: str = ""
     """Why nothing can be restored."""
     users_problem: str = ""
@@ -59,7 +59,7 @@ class CapabilityLabel:
         nodes.subscribe(self._on_node)
 
     async def run(self) -> None:
-        """Probe now and then, and write the labels when they should be others."""
+        """Probe every `PROBE_SECONDS` and when the runtime changes, and write labels that differ."""
         await self._nodes.wait_synced()
         failures = 0
         while True:

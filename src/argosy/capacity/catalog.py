@@ -130,6 +130,6 @@ def _total(machine: float | None, accelerator: float | None, count: int) -> floa
 
 
 def accelerator_name(name: str) -> str:
-    """Return the name under which clouds and catalogs mean the same: `nvidia-tesla-t4` and `T4` are `T4`."""
+    """Return the name by which accelerators are compared: `T4` for both `nvidia-tesla-t4` and `T4`."""
     short = name.lower().removeprefix("nvidia-").removeprefix("tesla-")
     return short.upper()

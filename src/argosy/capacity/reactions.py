@@ -24,9 +24,9 @@ class Reaction(StrEnum):
     NEXT_REGION = "NextRegion"
     """The whole region rests, and the next zone is asked at once."""
     FAIL = "Fail"
-    """No zone is asked any more until something that was asked with has changed."""
+    """Nothing is requested until the template, a Secret or another input of the request has changed."""
     FIND = "Find"
-    """There is a machine of this name: it is looked at."""
+    """There is a machine of this name already: it is got by its name, and used if it is ours."""
     RETRY = "Retry"
     """The same request is sent again after a growing time."""
 
@@ -58,14 +58,14 @@ TRANSIENT_CODES: Final = frozenset(
 
 
 def reaction_to(code: str) -> Outcome:
-    """Return what is done about a code. An unknown one is an answer about this request: it fails."""
+    """Return the reaction to a code. A request with an unknown code fails: repeating it may not help."""
     if code in TRANSIENT_CODES:
         return Outcome(Reaction.RETRY, reasons.CLOUD_UNAVAILABLE)
     return REACTIONS.get(code, Outcome(Reaction.FAIL, reasons.INVALID_REQUEST))
 
 
 def reaction_to_result(result: CallResult) -> Outcome:
-    """Return what is done about a call that was not done."""
+    """Return the reaction to a call that was refused or had no answer."""
     if result.status is CallStatus.REFUSED:
         return reaction_to(result.code)
     return Outcome(Reaction.RETRY, reasons.CLOUD_UNAVAILABLE)

@@ -20,7 +20,7 @@ from argosy.capacity.removal import begin_removal, begin_removal_after_timeout
 from argosy.plan.actions import Call, CallStatus, EmitEvent
 
 LOST = "Lost"
-"""Why a machine is deleted that its provider has taken."""
+"""Why a machine is deleted: its provider has stopped it, or its node does not report any more."""
 
 _CAUSES = {
     OperationKind.PREEMPTED: reasons.PREEMPTED,
@@ -50,7 +50,7 @@ def watch(record: MachineRecord, context: Context) -> MachinePlan:
         record = _with_notice(record, context, "node", reasons.UNKNOWN, None, events)
         return _with_events(begin_removal(record, context, LOST), events)
     record, calls = _delete_token(record, context)
-    record = _pass_gate(record, context, events)
+    record = _become_ready(record, context, events)
     if record.state is MachineState.READY:
         checked = record.silent_since + limit if record.silent_since else None
         return MachinePlan(record=record, calls=calls, events=tuple(events), requeue_at=checked)
@@ -59,7 +59,7 @@ def watch(record: MachineRecord, context: Context) -> MachinePlan:
     if context.now >= deadline:
         return _with_events(begin_removal_after_timeout(record, context, progress(record, context)), events)
     record = replace(record, reason=reasons.PROVISIONING, message=progress(record, context))
-    times = [deadline, *_gate_times(record, context)]
+    times = [deadline, *_pod_deadlines(record, context)]
     return MachinePlan(record=record, calls=calls, events=tuple(events), requeue_at=min(times))
 
 
@@ -124,7 +124,7 @@ def improve_cause(record: MachineRecord, context: Context) -> MachineRecord:
 
 
 def _confirm_absence(record: MachineRecord, context: Context, events: list[EmitEvent]) -> MachinePlan:
-    """Ask for exactly this machine before it counts as deleted."""
+    """Get the machine by its name before it counts as deleted."""
     if context.waits(record):
         return _with_events(context.plan(record), events)
     call = context.call(record, "confirm", context.provider.find(record))
@@ -168,15 +168,15 @@ def _join(record: MachineRecord, context: Context, events: list[EmitEvent]) -> M
     return replace(record, silent_since=None) if record.silent_since else record
 
 
-def _pass_gate(record: MachineRecord, context: Context, events: list[EmitEvent]) -> MachineRecord:
-    """Return the Record as ready if the Node offers what a job needs."""
+def _become_ready(record: MachineRecord, context: Context, events: list[EmitEvent]) -> MachineRecord:
+    """Return the Record as Ready if the Node is, offers the GPUs, and has waited for pods of DaemonSets."""
     node = context.facts.node
     if record.state is not MachineState.JOINED or node is None or not node.ready:
         return record
     if node.gpus < context.facts.needs_gpus or node.pods_not_ready is None:
         return record
     if node.pods_not_ready:
-        if any(at > context.now for at in _gate_times(record, context)):
+        if any(at > context.now for at in _pod_deadlines(record, context)):
             return record
         pods = ", ".join(node.pods_not_ready[:5])
         events.append(
@@ -194,8 +194,8 @@ def _pass_gate(record: MachineRecord, context: Context, events: list[EmitEvent])
     )
 
 
-def _gate_times(record: MachineRecord, context: Context) -> Iterable[datetime]:
-    """Return until when pods of DaemonSets are waited for."""
+def _pod_deadlines(record: MachineRecord, context: Context) -> Iterable[datetime]:
+    """Return when pods of DaemonSets are not waited for any longer; nothing before the machine has joined."""
     if record.joined_at is None:
         return []
     return [record.joined_at + timedelta(seconds=context.settings.pods_ready_grace)]

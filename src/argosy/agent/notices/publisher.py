@@ -27,12 +27,14 @@ RETRY = Backoff(initial=0.05, maximum=2.0)
 
 
 class NoticePublisher:
-    """Keeps the Node of this machine in line with what a source reports."""
+    """Writes to the Node of this machine what a source announces.
+
+    A notice is acknowledged when none of the machine's pods needs the time until the deadline.
+    """
 
     def __init__(
         self, client: Client, nodes: Cache[OwnNode], pods: Cache[OwnPod], name: str, source: NoticeSource
     ) -> None:
-        """The notice is acknowledged when none of the machine's pods needs the time until the deadline."""
         self._client = client
         self._nodes = nodes
         self._pods = pods
@@ -45,7 +47,7 @@ class NoticePublisher:
 
     @property
     def notices(self) -> tuple[Notice, ...]:
-        """What is announced now."""
+        """Return the notices that the source announces now."""
         return self._notices or ()
 
     async def run(self) -> None:
