@@ -1,4 +1,4 @@
-"""Defines the time limits and the back-off of machines."""
+"""Defines the time limits and the backoff of machines."""
 
 from datetime import timedelta
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class MachineSettings(Struct, frozen=True):
-    """Time limits and back-off of machines. All times are in seconds."""
+    """Time limits and backoff of machines. All times are in seconds."""
 
     join_timeout: float = 900.0
     max_join_attempts: int = 5

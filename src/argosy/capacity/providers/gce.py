@@ -60,7 +60,7 @@ class DeleteInstance(Struct, frozen=True):
 
 
 class Gce:
-    """The provider."""
+    """Translates between machines and the requests of Compute Engine."""
 
     driver = DRIVER
 
