@@ -180,6 +180,25 @@ async def test_cron_makes_a_checkpoint_at_once_and_one_for_all_missed_ticks(node
     assert 3500 < after <= 3600
 
 
+@needs_registry
+async def test_images_of_the_last_checkpoint_stay_in_the_status_if_the_next_one_fails(
+    node: CheckpointNode, registry: RunningRegistry
+) -> None:
+    await node.add_pod()
+    await node.add_backup(schedule="@every 1h", registry=target(registry))
+    await node.reconcile()
+    first = node.backup().status
+    late(node, timedelta(hours=5))
+    node.kubelet.answer = http(404, b"no such container")
+    await node.reconcile()
+    status = node.backup().status
+    assert (status.phase, status.built_images) == ("Failed", [])
+    kept = status.last_completed
+    assert kept is not None
+    assert (kept.built_images, kept.digests) == (first.built_images, first.digests)
+    assert kept.built_images[0].pushed
+
+
 async def test_tick_at_which_the_pod_does_not_run_is_skipped(node: CheckpointNode) -> None:
     await node.add_pod()
     await node.add_backup(buildImage=False, schedule="@hourly")

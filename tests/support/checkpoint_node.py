@@ -90,7 +90,10 @@ def archive_name(namespace: str, pod: str, container: str, at: datetime) -> str:
     return f"checkpoint-{pod}_{namespace}-{container}-{at.isoformat(timespec='seconds')}.tar"
 
 
-EXTENSIONS = (*("completionTime", "nodeName", "sourcePodUID", "digests", "checkpointedPodTemplate", "size"),)
+EXTENSIONS = (
+    *("completionTime", "nodeName", "sourcePodUID", "digests", "checkpointedPodTemplate", "size"),
+    "lastCompleted",
+)
 """Fields of the status that the CRD of stateful-migration-operator does not have."""
 
 

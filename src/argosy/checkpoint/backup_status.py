@@ -11,7 +11,13 @@ from msgspec.structs import replace
 
 from argosy.checkpoint import reasons
 from argosy.kinds import migration as phases
-from argosy.kinds.migration import BuiltImage, CheckpointBackup, CheckpointBackupStatus, CheckpointFile
+from argosy.kinds.migration import (
+    BuiltImage,
+    CheckpointBackup,
+    CheckpointBackupStatus,
+    CheckpointFile,
+    CompletedCheckpoint,
+)
 from argosy.kinds.status_condition import StatusCondition
 
 READY: Final = "Ready"
@@ -62,6 +68,21 @@ def with_begin(
         node_name=node,
         source_pod_uid=pod_uid,
         checkpointed_pod_template=template,
+        last_completed=_last_completed(old),
+    )
+
+
+def _last_completed(status: CheckpointBackupStatus) -> CompletedCheckpoint | None:
+    """Return the images that stay in the registry while others are made: those of the last complete round."""
+    images = status.built_images
+    if status.phase not in phases.GOOD_PHASES or not images or not all(image.pushed for image in images):
+        return status.last_completed
+    return CompletedCheckpoint(
+        completion_time=status.completion_time,
+        last_checkpoint_time=status.last_checkpoint_time,
+        source_pod_uid=status.source_pod_uid,
+        built_images=images,
+        digests=status.digests,
     )
 
 
@@ -126,6 +147,7 @@ def with_completion(backup: CheckpointBackup, error: str, now: datetime) -> Chec
         phase=phase,
         message=message,
         completion_time=at,
+        last_completed=None,
         conditions=_with_ready(backup, "True", reasons.CHECKPOINT_COMPLETED, message, at),
     )
 

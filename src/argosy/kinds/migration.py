@@ -35,6 +35,8 @@ COMPLETED, COMPLETED_POD_DELETED = "Completed", "CompletedPodDeleted"
 COMPLETED_WITH_ERROR, FAILED = "CompletedWithError", "Failed"
 TERMINAL_PHASES = frozenset({COMPLETED, COMPLETED_POD_DELETED, COMPLETED_WITH_ERROR, FAILED})
 """The last phases of a CheckpointBackup. One with a cron schedule leaves Completed at its next tick."""
+GOOD_PHASES = TERMINAL_PHASES - {FAILED}
+"""Those in which there may be images to restore from."""
 
 
 class PodReference(Struct, frozen=True, omit_defaults=True):
@@ -125,6 +127,16 @@ class BuiltImage(Struct, frozen=True, rename="camel", omit_defaults=True):
     pushed: bool = field(default_factory=lambda: False)
 
 
+class CompletedCheckpoint(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The images of a checkpoint that was completed before the one that is under way."""
+
+    completion_time: datetime | None = None
+    last_checkpoint_time: datetime | None = None
+    source_pod_uid: str = field(default="", name="sourcePodUID")
+    built_images: list[BuiltImage] = field(default_factory=list)
+    digests: dict[str, str] = field(default_factory=dict)
+
+
 class CheckpointBackupStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The observed state of the checkpoint."""
 
@@ -146,6 +158,8 @@ class CheckpointBackupStatus(Struct, frozen=True, rename="camel", omit_defaults=
     """Template of the pod that was checkpointed."""
     size: int = 0
     """Bytes of all archives."""
+    last_completed: CompletedCheckpoint | None = None
+    """The last complete checkpoint, while the next one is made and if that fails."""
 
 
 class CheckpointBackup(Struct, frozen=True):

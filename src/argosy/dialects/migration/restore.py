@@ -23,7 +23,6 @@ from argosy.plan.contract import Decision, Inputs, Ref
 
 PENDING, RESTORING, RESTORED, FAILED = "Pending", "Restoring", "Restored", "Failed"
 FINISHED: Final = frozenset({RESTORED, FAILED})
-GOOD_PHASES: Final = frozenset({phases.COMPLETED, phases.COMPLETED_POD_DELETED, phases.COMPLETED_WITH_ERROR})
 
 
 class RestoreReconciler:
@@ -63,7 +62,7 @@ class RestoreReconciler:
         if backup.status.phase == phases.FAILED:
             message = f"the backup failed: {backup.status.message}"
             return _end(obj, FAILED, reasons.BACKUP_FAILED, message, now)
-        if backup.status.phase not in GOOD_PHASES:
+        if backup.status.phase not in phases.GOOD_PHASES:
             message = f"the backup is in phase {backup.status.phase or 'Pending'!r}"
             return _wait(obj, PENDING, reasons.BACKUP_NOT_READY, message, now)
         return _create(obj, backup, refused, now)

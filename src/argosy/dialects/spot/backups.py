@@ -11,18 +11,10 @@ from argosy.checkpoint.image_names import InvalidImageNameError, Repository, che
 from argosy.dialects.spot import names
 from argosy.dialects.spot.job_spec import SpotJob
 from argosy.dialects.spot.record import Backup
-from argosy.kinds.migration import (
-    COMPLETED,
-    COMPLETED_POD_DELETED,
-    COMPLETED_WITH_ERROR,
-    IMMEDIATELY,
-    TERMINAL_PHASES,
-    CheckpointBackup,
-)
+from argosy.kinds.migration import GOOD_PHASES, IMMEDIATELY, TERMINAL_PHASES, CheckpointBackup
 from argosy.kinds.spot import REPLICA_JOB_LABEL, REPLICA_LABEL
 from argosy.plan.children import Child
 
-GOOD_PHASES = frozenset({COMPLETED, COMPLETED_POD_DELETED, COMPLETED_WITH_ERROR})
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
