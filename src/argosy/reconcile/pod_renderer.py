@@ -8,7 +8,6 @@ from argosy.frameworks.base import Injection
 from argosy.reconcile.bodies import ByteBudget
 from argosy.reconcile.rejections import SpecRejectedError
 from argosy.reconcile.render import Json, PodIdentity, RoleTemplate, render_role
-from argosy.reconcile.render_affinity import with_avoided_nodes
 from argosy.reconcile.render_checkpoint import (
     checkpoint_variables,
     with_checkpoint,
@@ -21,6 +20,7 @@ from argosy.workload.checkpoint_record import SavedCheckpoint
 from argosy.workload.children import service_account_name
 from argosy.workload.gang_schedulers.registry import GANG_SCHEDULERS
 from argosy.workload.model import Role, Workload
+from argosy.workload.node_affinity import with_avoided_nodes
 from argosy.workload.notice_saves import nodes_to_avoid
 from argosy.workload.plan import CreatePod
 from argosy.workload.process_saves import restored_checkpoint

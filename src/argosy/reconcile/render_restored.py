@@ -8,8 +8,8 @@ from typing import cast
 
 from argosy.kinds import labels
 from argosy.kinds.spot import RESTORE_CAPABILITY, RESTORING
-from argosy.reconcile.render_affinity import with_node_labels
 from argosy.workload.checkpoint_record import SavedCheckpoint
+from argosy.workload.node_affinity import with_node_labels
 from argosy.workload.save_acks import write_resumed
 
 Json = dict[str, object]

@@ -4,7 +4,7 @@ from copy import deepcopy
 
 import pytest
 
-from argosy.reconcile.render_affinity import with_avoided_nodes
+from argosy.workload.node_affinity import with_avoided_nodes, with_node_labels, without_node_labels
 
 Json = dict[str, object]
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -51,3 +51,15 @@ def test_pods_avoid_nodes(spec: Json, want: Json) -> None:
     assert with_avoided_nodes(spec, ["n1", "n2"]) == want
     assert with_avoided_nodes(spec, []) == spec
     assert spec == before, "the template was changed in place"
+
+
+def test_requirements_on_a_label_are_part_of_each_term() -> None:
+    terms = required({"matchExpressions": [GPU]}, {"matchFields": [N1]})
+    wanted = {"key": "restores", "operator": "In", "values": ["image"]}
+    unwanted = {"key": "restores", "operator": "NotIn", "values": ["none"]}
+    assert with_node_labels(terms, "restores", ["image"]) == required(
+        {"matchExpressions": [GPU, wanted]}, {"matchFields": [N1], "matchExpressions": [wanted]}
+    )
+    assert without_node_labels(terms, "restores", ["none"]) == required(
+        {"matchExpressions": [GPU, unwanted]}, {"matchFields": [N1], "matchExpressions": [unwanted]}
+    )

@@ -27,6 +27,13 @@ def with_node_labels(spec: Json, key: str, values: Sequence[str]) -> Json:
     )
 
 
+def without_node_labels(spec: Json, key: str, values: Sequence[str]) -> Json:
+    """Return the spec of a pod with the requirement that the node has none of these values of a label."""
+    return _with_requirements(
+        spec, "matchExpressions", [{"key": key, "operator": "NotIn", "values": list(values)}]
+    )
+
+
 def _with_requirements(spec: Json, kind: str, requirements: Sequence[Json]) -> Json:
     if not requirements or spec.get("nodeName"):
         return spec
