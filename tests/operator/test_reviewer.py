@@ -12,13 +12,20 @@ import pytest
 from argosy.kinds.meta import Json
 from argosy.operator import webhooks
 from argosy.operator.bounds import REQUEST_LIMITS, RejectionReason
-from argosy.operator.webhooks import MAX_BODY_BYTES, MAX_REVIEWS, MAX_WAITING, AdmissionRequest, Reviewer
+from argosy.operator.webhooks import (
+    MAX_BODY_BYTES,
+    MAX_REVIEWS,
+    MAX_WAITING,
+    AdmissionRequest,
+    Reviewer,
+    in_thread,
+)
 from argosy.wire.connection_limits import ConnectionLimits
 from argosy.wire.messages import HttpError, Request, Response
 from argosy.wire.server import Server
 from tests.support.waiting import eventually
 
-PATH = "/validate"
+PATH, OTHER_PATH = "/validate", "/mutate"
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -28,7 +35,10 @@ class Site:
     def __init__(self) -> None:
         self.refused: Counter[RejectionReason] = Counter()
         self.threads: set[int] = set()
-        self.reviewer = Reviewer({PATH: self.decide}, self.count)
+        self.asked = asyncio.Event()
+        self.answers = asyncio.Event()
+        reviews = {PATH: in_thread(self.decide), OTHER_PATH: self.decide_later}
+        self.reviewer = Reviewer(reviews, self.count)
         self.port = 0
         self._writers: list[asyncio.StreamWriter] = []
 
@@ -39,6 +49,11 @@ class Site:
         del request
         self.threads.add(threading.get_ident())
         return {"allowed": True}
+
+    async def decide_later(self, request: AdmissionRequest) -> Json:
+        self.asked.set()
+        await self.answers.wait()
+        return {"allowed": True, "warnings": [request.namespace]}
 
     async def answer(self, request: Request) -> Response:
         if not self.reviewer.serves(request):
@@ -64,11 +79,12 @@ async def status(connection: Connection) -> int:
         return int((await connection[0].readline()).split()[1])
 
 
-def head(length: int) -> bytes:
-    return b"POST %b HTTP/1.1\r\nHost: here\r\nContent-Length: %d\r\n\r\n" % (PATH.encode(), length)
+def head(length: int, path: str = PATH) -> bytes:
+    return b"POST %b HTTP/1.1\r\nHost: here\r\nContent-Length: %d\r\n\r\n" % (path.encode(), length)
 
 
-REVIEW = msgspec.json.encode({"request": {"uid": "1", "object": {"metadata": {"name": "job"}}}})
+REQUEST = {"uid": "1", "namespace": "research", "object": {"metadata": {"name": "job"}}}
+REVIEW = msgspec.json.encode({"request": REQUEST})
 WHOLE = head(len(REVIEW)) + REVIEW
 GET = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 
@@ -117,16 +133,16 @@ async def test_body_that_is_not_a_review_is_refused(site: Site) -> None:
 
 async def test_reviews_over_the_limit_wait_unread_and_further_ones_are_refused(site: Site) -> None:
     slow = [await site.send(head(MAX_BODY_BYTES) + b"{") for _ in range(MAX_REVIEWS)]
-    await eventually(lambda: site.reviewer._slots.locked())
+    await eventually(lambda: site.reviewer.in_flight(PATH) == MAX_REVIEWS)
     waiting = [await site.send(WHOLE) for _ in range(MAX_WAITING)]
-    await eventually(lambda: site.reviewer._in_flight == MAX_REVIEWS + MAX_WAITING)
+    await eventually(lambda: site.reviewer.in_flight(PATH) == MAX_REVIEWS + MAX_WAITING)
     assert await status(await site.send(WHOLE)) == 429
     assert await status(await site.send(GET)) == 200, "others are answered meanwhile"
     assert site.refused == {"webhook-busy": 1}
     for _, writer in slow:
         writer.transport.abort()
     assert [await status(connection) for connection in waiting] == [200] * MAX_WAITING
-    assert site.reviewer._in_flight == 0
+    assert site.reviewer.in_flight(PATH) == 0
 
 
 async def test_body_that_arrives_slowly_does_not_block_other_reviews(
@@ -134,7 +150,16 @@ async def test_body_that_arrives_slowly_does_not_block_other_reviews(
 ) -> None:
     monkeypatch.setattr(webhooks, "BODY_SECONDS", 0.1)
     slow = [await site.send(head(1000) + b"{") for _ in range(MAX_REVIEWS)]
-    await eventually(lambda: site.reviewer._slots.locked())
+    await eventually(lambda: site.reviewer.in_flight(PATH) == MAX_REVIEWS)
     assert await status(await site.send(WHOLE)) == 200
     assert [await status(connection) for connection in slow] == [408] * MAX_REVIEWS
     assert site.refused == {"webhook-slow": MAX_REVIEWS}
+
+
+async def test_review_that_waits_for_something_does_not_block_those_of_another_webhook(site: Site) -> None:
+    waiting = [await site.send(head(len(REVIEW), OTHER_PATH) + REVIEW) for _ in range(MAX_REVIEWS)]
+    await site.asked.wait()
+    assert await status(await site.send(WHOLE)) == 200
+    site.answers.set()
+    assert [await status(connection) for connection in waiting] == [200] * MAX_REVIEWS
+    assert b'"warnings":["research"]' in await waiting[0][0].readuntil(b"}}")

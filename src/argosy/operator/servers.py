@@ -62,7 +62,7 @@ async def serve_http(
             checkpoint_acks if is_writer else None,
         )
         routes = {segment: route for api in apis for segment, route in api.routes(context).items()}
-        endpoint = Endpoint(context, routes=routes, reviews=_reviews(settings))
+        endpoint = Endpoint(context, routes=routes, reviews=_reviews(settings, apis))
         limits = endpoint_connections(settings.max_connections, settings.max_connections_per_address)
         server = await stack.enter_async_context(_server(endpoint.handle, limits, counters.rejected))
         counters.connections.set_function(lambda: server.connections)
@@ -74,10 +74,10 @@ async def serve_http(
             manager.job_views.release_waiters()
 
 
-def _reviews(settings: Settings) -> Mapping[str, Review]:
+def _reviews(settings: Settings, apis: Sequence[RunningApi]) -> Mapping[str, Review]:
     if not settings.webhooks:
         return {}
-    return {webhook.path: webhook.review for api in settings.apis for webhook in api.webhooks}
+    return {path: review for api in apis for path, review in api.reviews.items()}
 
 
 async def _listen(server: Server, settings: Settings, credentials: Credentials) -> None:

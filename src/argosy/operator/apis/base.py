@@ -2,7 +2,7 @@
 
 They read the list in `registry` and name no API themselves, so a further API, of jobs or of other kinds, is
 a module of its own and a line in that list. Commands of the CLI read these values too; what only a running
-operator needs is therefore imported when `start`, `apply_config` or a webhook's `review` is called.
+operator needs is therefore imported when `start` or `apply_config` is called.
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # needed by a running operator only
     from argosy.operator.manager import Manager
     from argosy.operator.settings import Settings
     from argosy.operator.watched_kinds import AnyCache
-    from argosy.operator.webhooks import AdmissionRequest
+    from argosy.operator.webhooks import Review
 
 
 class Preset(Struct, frozen=True):
@@ -40,14 +40,25 @@ class Preset(Struct, frozen=True):
 
 
 class Webhook(Struct, frozen=True, kw_only=True):
-    """An admission webhook that the operator serves and the chart announces."""
+    """An admission webhook that the chart announces; `RunningApi.reviews` answers it.
+
+    Fields of the configuration that are not here have one value for all webhooks, see `tools.chart`.
+    """
 
     type: Literal["Mutating", "Validating"]
     name: str
     path: str
     resource: Resource
-    review: "Callable[[AdmissionRequest], Json]"
-    """Returns the response of an AdmissionReview, without its uid."""
+    operations: tuple[str, ...] = ("CREATE", "UPDATE")
+    failure_policy: Literal["Fail", "Ignore"] = "Fail"
+    timeout_seconds: int | None = None
+    """None: the default of the API server."""
+    label: str = ""
+    """Only objects that have this label are reviewed; empty: all."""
+    system_namespaces: bool = True
+    """Whether objects of kube-system and of the operator's own namespace are reviewed."""
+    reinvocation: bool = False
+    """Whether a mutating webhook is called again after others have changed the object."""
 
 
 class ServiceCertificate(Struct, frozen=True):
@@ -77,6 +88,8 @@ class RunningApi:
     """Further caches that must be filled before the first reconcile."""
     routes: "Callable[[RouteContext], Mapping[str, Route]]" = lambda _context: {}
     """Returns handlers of the endpoint by the first segment of their path."""
+    reviews: "Mapping[str, Review]" = field(default_factory=dict)
+    """Answers the API's webhooks, by their path. `add_controllers` may still add some."""
     certificates: Sequence[ServiceCertificate] = ()
     leader_tasks: "Sequence[Callable[[], Coroutine[None, None, None]]]" = ()
     """What only the leader does besides reconciling; each runs until it is cancelled. `add_controllers` may

@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from argosy.kinds.aresjob import AresJob, AresJobCrd
-from argosy.kinds.meta import Json
 from argosy.operator.apis.ares.settings import NAMESPACE, AresSettings, ares_settings, observer_secret
 from argosy.operator.apis.ares.summary import summarize
 from argosy.operator.apis.base import Api, Preset, RunningApi, ServiceCertificate, StartContext, Webhook
@@ -16,9 +15,10 @@ if TYPE_CHECKING:  # needed by a running operator only
     from argosy.operator.endpoint import Route, RouteContext
     from argosy.operator.manager import Manager
     from argosy.operator.settings import Settings
-    from argosy.operator.webhooks import AdmissionRequest
 
 OBSERVERS: Final = Condition(".Values.observer.enabled", "`observer.enabled`")
+MUTATING_PATH: Final = "/mutate-ares-io-v1-aresjob"
+VALIDATING_PATH: Final = "/validate-ares-io-v1-aresjob"
 NODE_PORT: Final = Condition(".Values.observer.nodePort", "`observer.nodePort`")
 
 RULES: Final = (
@@ -81,16 +81,14 @@ def ares_api(settings: AresSettings = AresSettings()) -> Api:
             Webhook(
                 type="Mutating",
                 name="maresjob.ares.io",
-                path="/mutate-ares-io-v1-aresjob",
+                path=MUTATING_PATH,
                 resource=AresJob.resource,
-                review=_mutate,
             ),
             Webhook(
                 type="Validating",
                 name="varesjob.ares.io",
-                path="/validate-ares-io-v1-aresjob",
+                path=VALIDATING_PATH,
                 resource=AresJob.resource,
-                review=_validate,
             ),
         ),
         preset=PRESET,
@@ -103,6 +101,8 @@ async def _start(context: StartContext) -> AsyncIterator[RunningApi]:
     from argosy.engine.client import Client
     from argosy.operator.apis.ares.observer import Observer
     from argosy.operator.apis.ares.observer_locator import ObserverLocator
+    from argosy.operator.apis.ares.webhooks import mutate, validate
+    from argosy.operator.webhooks import in_thread
 
     settings, ares = context.settings, ares_settings(context.settings)
 
@@ -134,7 +134,11 @@ async def _start(context: StartContext) -> AsyncIterator[RunningApi]:
             else ()
         )
         yield RunningApi(
-            add_controllers=add_controllers, caches=locator.caches, routes=routes, certificates=certificates
+            add_controllers=add_controllers,
+            caches=locator.caches,
+            routes=routes,
+            reviews={MUTATING_PATH: in_thread(mutate), VALIDATING_PATH: in_thread(validate)},
+            certificates=certificates,
         )
 
 
@@ -142,18 +146,6 @@ def _apply_config(settings: "Settings", text: str) -> "Settings":
     from argosy.operator.apis.ares import config
 
     return config.apply_config(settings, config.read(text))
-
-
-def _mutate(request: "AdmissionRequest") -> Json:
-    from argosy.operator.apis.ares import webhooks
-
-    return webhooks.mutate(request)
-
-
-def _validate(request: "AdmissionRequest") -> Json:
-    from argosy.operator.apis.ares import webhooks
-
-    return webhooks.validate(request)
 
 
 ARES: Final = ares_api()

@@ -1,21 +1,16 @@
 """Answers admission reviews of AresJobs: adds defaults to their spec, and rejects invalid ones."""
 
-import base64
-
 import msgspec
 
 from argosy.dialects.ares import admission
 from argosy.kinds.meta import Json
-from argosy.operator.webhooks import AdmissionRequest
+from argosy.operator.webhooks import AdmissionRequest, patch_response
 
 
 def mutate(request: AdmissionRequest) -> Json:
     """Return a JSON patch with the defaults that the spec leaves out."""
     patch = admission.default_patch(msgspec.json.decode(request.object, type=admission.SubmittedJob))
-    if not patch:
-        return {"allowed": True}
-    text = base64.b64encode(msgspec.json.encode(patch)).decode()
-    return {"allowed": True, "patchType": "JSONPatch", "patch": text}
+    return patch_response(patch) if patch else {"allowed": True}
 
 
 def validate(request: AdmissionRequest) -> Json:
