@@ -21,6 +21,7 @@ from argosy.checkpoint.image_names import (
     registry_host,
     with_registry,
 )
+from argosy.checkpoint.pod_templates import base_images, template_containers
 from argosy.checkpoint.schedules import InvalidScheduleError, Schedule, parse_schedule
 from argosy.kinds import migration as phases
 from argosy.kinds.migration import (
@@ -217,7 +218,7 @@ def containers_of(backup: CheckpointBackup, pod: SourcePod | None) -> list[str]:
         return named
     if pod is not None:
         return list(pod.containers)
-    return [str(item.get("name", "")) for item in _recorded_containers(backup)]
+    return list(template_containers(backup.status.checkpointed_pod_template))
 
 
 def target_image(backup: CheckpointBackup, container: str) -> Image:
@@ -249,18 +250,8 @@ def owner_annotation(backup: CheckpointBackup) -> str:
 
 
 def base_image(backup: CheckpointBackup, container: str) -> str:
-    """Return the image that a container was started from; empty if the status does not say."""
-    found = (
-        str(item.get("image", "")) for item in _recorded_containers(backup) if item.get("name") == container
-    )
-    return next(found, "")
-
-
-def _recorded_containers(backup: CheckpointBackup) -> list[dict[str, object]]:
-    """Return the containers in the template of the checkpointed pod."""
-    spec = backup.status.checkpointed_pod_template.get("spec")
-    containers = spec.get("containers") if isinstance(spec, dict) else None
-    return [item for item in containers if isinstance(item, dict)] if isinstance(containers, list) else []
+    """Return the image of a container's program; empty if the status does not say."""
+    return base_images(backup.status.checkpointed_pod_template).get(container, "")
 
 
 def _named_containers(spec: CheckpointBackupSpec) -> list[str]:

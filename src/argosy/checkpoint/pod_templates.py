@@ -1,6 +1,13 @@
-"""Makes the template of a pod that was checkpointed, from which a pod can be restored."""
+"""Makes and reads the template of a pod that was checkpointed, from which a pod can be restored.
+
+It is read from a status, which others may have written: what has another form than expected is not there.
+"""
 
 from collections.abc import Collection, Mapping
+
+import msgspec
+
+from argosy.kinds import labels
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -21,6 +28,31 @@ def pod_template(metadata: Mapping[str, object], spec: Mapping[str, object]) -> 
     if isinstance(annotations, dict):
         copied["annotations"] = {name: value for name, value in annotations.items() if name != LAST_APPLIED}
     return {"metadata": copied, "spec": {name: value for name, value in kept.items() if value != []}}
+
+
+def template_containers(template: Mapping[str, object]) -> dict[str, dict[str, object]]:
+    """Return the containers of a recorded template by name."""
+    spec = template.get("spec")
+    listed = _items(spec, "containers") if isinstance(spec, dict) else []
+    return {str(item.get("name", "")): item for item in listed}
+
+
+def template_metadata(template: Mapping[str, object], part: str) -> dict[str, object]:
+    """Return the labels or the annotations of a recorded template."""
+    metadata = template.get("metadata")
+    values = metadata.get(part) if isinstance(metadata, dict) else None
+    return values if isinstance(values, dict) else {}
+
+
+def base_images(template: Mapping[str, object]) -> dict[str, str]:
+    """Return the images of the programs by container; a restored container itself has one of a checkpoint."""
+    images = {name: str(item.get("image", "")) for name, item in template_containers(template).items()}
+    text = template_metadata(template, "annotations").get(labels.ORIGINAL_IMAGES)
+    try:
+        original = msgspec.json.decode(str(text or "{}"), type=dict[str, str])
+    except (msgspec.MsgspecError, RecursionError):
+        return images
+    return {name: original.get(name, image) for name, image in images.items()}
 
 
 def _items(spec: Mapping[str, object], name: str) -> list[dict[str, object]]:

@@ -113,6 +113,12 @@ RESTORED_CONTAINERS = f"{DOMAIN}/restored-containers"
 """Annotation on a pod: the containers, separated by commas, whose images are checkpoints. Nodes of the local
 control plane do not start them as anything else."""
 
+ORIGINAL_IMAGES = f"{DOMAIN}/original-images"
+"""Annotation on a restored pod of a Job: the images that its Job names for those containers, as JSON."""
+
+RESTORE_PODS = f"{DOMAIN}/restore-pods"
+"""Annotation on a CheckpointBackup, or on the pods of a Job: `false` lets pods start from the beginning."""
+
 TRAINING_STEP = f"{DOMAIN}/training-step"
 """Annotation on a pod: the step that its program has reported last."""
 
