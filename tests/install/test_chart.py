@@ -339,6 +339,49 @@ def test_each_api_can_be_served_alone() -> None:
         assert not any(name.startswith(plural) for name in names)
 
 
+ARES_HOOKS = ["Mutating maresjob.ares.io Fail", "Validating varesjob.ares.io Fail"]
+POD_HOOK = "Mutating mpod.migration.dcnlab.com Ignore"
+WEBHOOKS: dict[str, tuple[Json, list[str]]] = {
+    "webhooks off: none": ({"apis": {"spot": True}, "webhooks": {"enabled": False}}, []),
+    "AresJobs: both of theirs": ({}, ARES_HOOKS),
+    "AresJobs and checkpoints: all": ({"apis": {"spot": True}}, [ARES_HOOKS[0], POD_HOOK, ARES_HOOKS[1]]),
+    "checkpoints only: the one for pods": ({"apis": {"ares": False, "spot": True}}, [POD_HOOK]),
+    "neither: none": ({"apis": {"ares": False}}, []),
+}
+
+
+@pytest.mark.parametrize(("values", "want"), WEBHOOKS.values(), ids=WEBHOOKS.keys())
+def test_webhooks_are_those_of_the_served_apis(values: Json, want: list[str]) -> None:
+    chosen = CHART.values({"webhooks": {"enabled": True}, **values})
+    hooks = [
+        f"{str(obj['kind']).removesuffix('WebhookConfiguration')} {hook['name']} {hook['failurePolicy']}"
+        for obj in CHART.objects(NAMESPACE, chosen)
+        if "webhooks" in obj
+        for hook in cast("list[Json]", obj["webhooks"])
+    ]
+    assert hooks == want
+
+
+@pytest.mark.parametrize("watched", ["", "team"])
+def test_webhook_for_pods_is_asked_about_new_pods_of_jobs_outside_of_system_namespaces(watched: str) -> None:
+    values: Json = {
+        "apis": {"ares": False, "spot": True},
+        "webhooks": {"enabled": True},
+        "watchNamespace": watched,
+    }
+    [configuration] = [obj for obj in CHART.objects(NAMESPACE, CHART.values(values)) if "webhooks" in obj]
+    [hook] = cast("list[Json]", configuration["webhooks"])
+    name = "kubernetes.io/metadata.name"
+    not_system = {"key": name, "operator": "NotIn", "values": ["kube-system", NAMESPACE]}
+    only = [{"key": name, "operator": "In", "values": [watched]}] if watched else []
+    assert hook["namespaceSelector"] == {"matchExpressions": [not_system, *only]}
+    assert hook["objectSelector"] == {"matchExpressions": [{"key": "job-name", "operator": "Exists"}]}
+    assert hook["rules"] == [
+        {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    ]
+    assert (hook["timeoutSeconds"], hook["reinvocationPolicy"]) == (5, "IfNeeded")
+
+
 def test_what_only_trainingjobs_need_is_granted_only_where_they_are_served() -> None:
     alone: Json = {"apis": {"argosy": False, "ares": False}, "features": {"remoteExec": False}}
     added = rights(alone, {"apis": {"et": True}}) - rights(alone)

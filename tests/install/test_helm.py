@@ -52,6 +52,12 @@ VALUES: dict[str, Json] = {
     "preset of one API": PRESETS["ares"].values,
     "digest and tag": {"image": {"tag": "x", "digest": f"sha256:{'a' * 64}"}},
     "no replicas": {"replicas": 0},
+    "webhooks of two APIs": {"apis": {"spot": True}, "webhooks": {"enabled": True}},
+    "webhook for pods only, one namespace": {
+        "apis": {"ares": False, "spot": True},
+        "webhooks": {"enabled": True},
+        "watchNamespace": "jobs",
+    },
 }
 
 

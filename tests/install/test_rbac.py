@@ -26,6 +26,8 @@ VALUES: dict[str, Json] = {
         "webhooks": {"enabled": True},
         "observer": {"enabled": True, "nodePort": 30037},
     },
+    "webhook for pods": {"apis": {"spot": True}, "webhooks": {"enabled": True}},
+    "VMs and checkpoints without webhooks": {"apis": {"spot": True}},
     "everything off": {"features": {"remoteExec": False}, "gang": {"backend": "none"}},
     "one namespace, builtin gang scheduler": {"watchNamespace": "team", "gang": {"backend": "builtin"}},
 }

@@ -42,6 +42,9 @@ while True:
     print(process, step, flush=True)
     time.sleep(0.05)
 """
+FAIL = "/tmp/fail"
+FAILING = f"{COUNTING}    if os.path.exists({FAIL!r}): raise SystemExit(1)\n"
+"""The same, until somebody creates the file."""
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +66,7 @@ def installed(cluster: RunningCluster, registry: RunningRegistry) -> Iterator[Ru
     release = Release(cluster)
     release.install(
         *("--set", "apis.spot=true", "--set", "replicas=1", "--set", "agent.notices=none"),
+        *("--set", "webhooks.enabled=true"),
         *("--set", f"agent.plainHttpRegistries={{{registry.address}}}"),
         *("--set", f"spot.plainHttpRegistries={registry.address}"),
         standard="privileged",
@@ -128,6 +132,51 @@ def test_container_that_an_agent_checkpoints_goes_on_in_a_pod_on_another_node(
     installed.kubectl("uncordon", "node-1")
     installed.kubectl("delete", "checkpointrestore,checkpointbackup", "source")
     installed.kubectl("delete", "pod", "source", "restored", "--grace-period=1", "--ignore-not-found")
+
+
+def test_pod_of_a_job_that_has_failed_goes_on_from_its_checkpoint(
+    installed: RunningCluster, registry: RunningRegistry
+) -> None:
+    """The Job controller creates the next pod, and the webhook changes its image."""
+    container = {"name": "main", "image": images.PYTHON, "command": ["python3", "-c", FAILING]}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "retried"}}
+    installed.kubectl("apply", "-f", "-", stdin=json.dumps({**job, "spec": {"template": template}}))
+    by_age = ("--sort-by=.metadata.creationTimestamp", "-o", "jsonpath={.items[*].metadata.name}")
+
+    def pods() -> list[str]:
+        return installed.kubectl("get", "pods", "-l", "job-name=retried", *by_age).stdout.split()
+
+    wait_for(pods, show(installed))
+    [first] = pods()
+    wait_for(lambda: len(steps_of(installed, first)) >= 20, show(installed))
+    target = {"apiVersion": "batch/v1", "kind": "Job", "name": "retried"}
+    backup: Json = {
+        "apiVersion": "migration.dcnlab.com/v1",
+        "kind": "CheckpointBackup",
+        "metadata": {"name": "retried"},
+        "spec": {
+            "schedule": "immediately",
+            "podRef": {"name": first},
+            "resourceRef": target,
+            "registry": {"url": registry.address, "repository": "trainings"},
+        },
+    }
+    installed.kubectl("apply", "-f", "-", stdin=json.dumps(backup))
+
+    def phase() -> object:
+        return cast("Json", installed.get("checkpointbackup", "retried").get("status", {})).get("phase")
+
+    wait_for(lambda: phase() == "Completed", show(installed), 120)
+    known = steps_of(installed, first)
+    installed.kubectl("exec", first, "--", "touch", FAIL)
+    wait_for(lambda: len(pods()) == 2, show(installed), 120)
+    second = pods()[1]
+    wait_for(lambda: len(steps_of(installed, second)) > len(known) + 60, show(installed), 120)
+    assert {process for process, _ in steps_of(installed, second)} == {known[0][0]}, "it is the same process"
+    metadata = cast("dict[str, Json]", installed.get("pod", second)["metadata"])
+    assert metadata["annotations"]["training.dcnlab.com/restored-from"] == "retried"
+    installed.kubectl("delete", "job,checkpointbackup", "retried")
 
 
 def test_replica_on_an_existing_node_goes_on_elsewhere_when_its_node_is_announced_to_end(

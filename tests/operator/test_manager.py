@@ -24,13 +24,13 @@ from argosy.kinds.checkpoint_spec import CheckpointLevel, CheckpointSpec
 from argosy.kinds.kubernetes import ConfigMapMetadata
 from argosy.kinds.machinepool import MachinePool
 from argosy.kinds.meta import ObjectMeta
-from argosy.kinds.migration import CheckpointRestore
+from argosy.kinds.migration import CheckpointBackup, CheckpointRestore
 from argosy.kinds.spot import SpotInstanceJob
 from argosy.kinds.trainingrun import TrainingRun, TrainingRunSpec
 from argosy.operator.apis.base import StartContext
 from argosy.operator.apis.et import ET
 from argosy.operator.apis.spot import SPOT
-from argosy.operator.apis.spot_migration import add_migrations
+from argosy.operator.apis.spot_migration import add_migrations, add_pod_reviews
 from argosy.operator.drain_gate import DrainGate
 from argosy.operator.job_metrics import JobMetrics
 from argosy.operator.manager import Manager
@@ -178,6 +178,21 @@ async def test_pods_of_checkpoint_restores_are_watched_once_there_is_a_restore()
     meta = ObjectMeta(name="again", namespace="default", uid="r", resource_version="7")
     restores.put(CheckpointRestore(meta))
     assert "Pod" in watched_kinds(manager)
+
+
+@pytest.mark.parametrize("first", ["reviews", "reconcilers"])
+async def test_reviews_of_pods_wait_for_all_backups_whoever_else_needs_them(first: str) -> None:
+    manager = make_manager()
+    if first == "reviews":
+        add_pod_reviews(manager)
+        add_migrations(manager, SpotSettings())
+    else:
+        add_migrations(manager, SpotSettings())
+        add_pod_reviews(manager)
+    manager.definitions.crds.watcher.last_error = Forbidden(403, "Forbidden", "")  # all may be served
+    assert "CheckpointBackup" in manager.not_ready()
+    needed = [kind for kind in manager._kinds if kind.cache is manager.sources.shared(CheckpointBackup)]
+    assert [kind.wanted for kind in needed] == [None]
 
 
 @pytest.mark.parametrize("kind", [SpotInstanceJob, MachinePool])

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from argosy.engine.metrics import Metrics
 from argosy.frameworks.registry import installed
+from argosy.operator.apis import spot_pod_webhook
 from argosy.operator.apis.registry import CUSTOM_RESOURCES
 from argosy.operator.apis.spot_metrics import SpotMetrics
 from argosy.operator.bounds import EndpointMetrics
@@ -55,6 +56,7 @@ VALUES: dict[str, set[str]] = {
         "pod-gone",
         "cancelled",
         *get_args(Result),
+        *get_args(spot_pod_webhook.Result),
         "Succeeded",
         "Failed",
     },
@@ -85,7 +87,7 @@ def labels_of(metric: Metric) -> set[str]:
 def test_every_metric_is_documented_with_its_labels_and_type() -> None:
     registry = CollectorRegistry()
     Metrics(registry), EndpointMetrics(registry), HostAckMetrics(registry), CheckpointAckMetrics(registry)
-    SpotMetrics(registry, JobMetrics(registry).usage)
+    SpotMetrics(registry, JobMetrics(registry).usage), spot_pod_webhook.PodMetrics(registry)
     defined = {
         (full_name(metric._name, metric._type), ",".join(metric._labelnames), metric._type)
         for metric in registry._collector_to_names

@@ -262,6 +262,12 @@
 - apiGroups: [policy.karmada.io]
   resources: [propagationpolicies]
   verbs: [get, list, watch, create, patch, delete]
+{{- if include "argosy.webhooks" . }}
+# Whether the work of a checkpoint is done; read if its namespace has backups of CronJobs.
+- apiGroups: [batch]
+  resources: [cronjobs]
+  verbs: [get]
+{{- end }}
 # Replicas and restored pods.
 - apiGroups: [""]
   resources: [pods]
@@ -394,4 +400,5 @@
 {{- /* Not empty if the operator serves webhooks. */}}
 {{- define "argosy.webhooks" -}}
 {{- if and .Values.webhooks.enabled .Values.apis.ares }}on{{ end -}}
+{{- if and .Values.webhooks.enabled .Values.apis.spot }}on{{ end -}}
 {{- end }}

@@ -160,6 +160,7 @@ def _functions() -> Mapping[str, Callable[..., object]]:
         "join": lambda separator, items: separator.join(map(str, items)),
         "list": lambda *items: list(items),
         "merge": lambda over, under: merge_values(under, over),
+        "or": lambda *values: any(values),
         "nindent": lambda count, text: "".join(f"\n{' ' * count}{line}" for line in _lines(text)),
         "not": lambda value: not value,
         "quote": lambda value: msgspec.json.encode(str(value)).decode(),

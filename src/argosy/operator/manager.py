@@ -177,6 +177,21 @@ class Manager:
                 wanted.set()
         runner.subscribe(self._add_controller(objects, runner, runner.reconcile, runner.required_caches))
 
+    def watch(self, kind: type[T]) -> Cache[T]:
+        """Return the cache of all objects of a kind, which every replica keeps from the start.
+
+        It is shared with the reconcilers that need the kind.
+        """
+        self.sources.declare((), {kind: {}})
+        cache = self.sources.shared(kind)
+        assert cache is not None
+        for watched in self._kinds:
+            if watched.cache is cache:
+                watched.wanted = None
+                return cache
+        self._kinds.append(WatchedKind(cache))
+        return cache
+
     def _watched_kind(self, cache: AnyCache, on_demand: Container[type[KubernetesObject]]) -> WatchedKind:
         """Return a kind that is watched at once, or once somebody reads its cache."""
         if cache.kind not in on_demand:

@@ -19,8 +19,8 @@ from argosy.operator.apis.base import Api, Preset, RunningApi, SettingOption, St
 from argosy.operator.apis.machines import RULES as POOL_RULES
 from argosy.operator.apis.machines import add_machine_pools
 from argosy.operator.apis.spot_agent import RULES as AGENT_RULES
+from argosy.operator.apis.spot_migration import POD_WEBHOOK, add_migrations, add_pod_reviews
 from argosy.operator.apis.spot_migration import RULES as MIGRATION_RULES
-from argosy.operator.apis.spot_migration import add_migrations
 from argosy.operator.apis.spot_summary import PODS, summarize
 from argosy.operator.apis.summary import job_kind
 from argosy.operator.rbac import READ, PolicyRule, ResourceName, kind_rules
@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # needed by a running operator only
     from argosy.checkpoint.drivers.registry_driver import RegistryDriver
     from argosy.operator.manager import Manager
     from argosy.operator.settings import Settings
+    from argosy.operator.webhooks import Review
 
 NAMESPACE: Final = "spot-instance-training-operator-system"
 NAME: Final = "spot-instance-training-operator-controller-manager"
@@ -171,16 +172,22 @@ async def _start(context: "StartContext") -> "AsyncIterator[RunningApi]":
     from argosy.operator.apis.spot_sweep import InstanceSweeper
 
     settings, tasks = context.settings, []
+    reviews: dict[str, Review] = {}
     transport = HttpTransport(context.connection)
     checkpoints = CheckpointApi(transport)
 
     def add(manager: "Manager") -> None:
+        if settings.webhooks and not settings.endpoint_only:
+            reviews.update(add_pod_reviews(manager))
         _add_controllers(manager, settings)
         tasks.append(InstanceSweeper(manager, settings.operator_namespace).run)
 
     try:
         yield RunningApi(
-            add_controllers=add, leader_tasks=tasks, routes=lambda _endpoint: {SEGMENT: checkpoints.handle}
+            add_controllers=add,
+            leader_tasks=tasks,
+            routes=lambda _endpoint: {SEGMENT: checkpoints.handle},
+            reviews=reviews,
         )
     finally:
         await transport.close()
@@ -241,6 +248,7 @@ SPOT: Final = Api(
     start=_start,
     settings=SpotSettings(),
     options=OPTIONS,
+    webhooks=(POD_WEBHOOK,),
     preset=Preset(
         NAMESPACE,
         {

@@ -1,18 +1,21 @@
-"""Registers CheckpointRestore and StatefulMigration with an operator, and lists the rights that they need."""
+"""Registers CheckpointRestore, StatefulMigration and the webhook for pods, and lists the rights they need."""
 
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from argosy.dialects.migration.job_targets import BY_TARGET, CronJob, target_keys
 from argosy.dialects.migration.karmada import PropagationPolicy
 from argosy.dialects.migration.targets import Deployment, StatefulSet
 from argosy.dialects.spot.settings import SpotSettings
 from argosy.kinds.kubernetes import Pod
 from argosy.kinds.migration import CheckpointBackup, CheckpointRestore, StatefulMigration
-from argosy.operator.rbac import MANAGE, READ, PolicyRule, kind_rules
+from argosy.operator.apis.base import Webhook
+from argosy.operator.rbac import MANAGE, READ, WEBHOOKS, PolicyRule, kind_rules
 
 if TYPE_CHECKING:  # needed by a running operator only
     from argosy.operator.manager import Manager
+    from argosy.operator.webhooks import Review
 
 RULES: Final = (
     *kind_rules(CheckpointRestore, owns=(Pod,)),
@@ -29,7 +32,29 @@ RULES: Final = (
         verbs=MANAGE,
         reason="StatefulMigrations of other clusters, on the API server of Karmada",
     ),
+    PolicyRule(
+        group=CronJob.resource.group,
+        resources=(CronJob.resource.plural,),
+        verbs=("get",),
+        when=(WEBHOOKS,),
+        reason="whether the work of a checkpoint is done; read if its namespace has backups of CronJobs",
+    ),
 )
+
+POD_WEBHOOK: Final = Webhook(
+    type="Mutating",
+    name="mpod.migration.dcnlab.com",
+    path="/mutate-v1-pod",
+    resource=Pod.resource,
+    operations=("CREATE",),
+    failure_policy="Ignore",
+    timeout_seconds=5,
+    label="job-name",
+    system_namespaces=False,
+    reinvocation=True,
+)
+"""Lets pods of Jobs start from checkpoints. Training starts without it too, so it must not hold up any pod.
+Other webhooks may change images or add containers, so it looks again after them."""
 
 
 def add_migrations(manager: "Manager", settings: SpotSettings) -> None:
@@ -58,3 +83,13 @@ def add_migrations(manager: "Manager", settings: SpotSettings) -> None:
     )
     manager.add_kind(restores)
     manager.add_kind(migrations)
+
+
+def add_pod_reviews(manager: "Manager") -> "dict[str, Review]":
+    """Return the review of new pods of Jobs, by its path."""
+    from argosy.operator.apis.spot_pod_webhook import PodMetrics, PodReviewer
+
+    backups = manager.watch(CheckpointBackup)
+    backups.add_index(BY_TARGET, target_keys)
+    reviewer = PodReviewer(manager.client, backups, PodMetrics(manager.client.metrics.registry))
+    return {POD_WEBHOOK.path: reviewer.review}
