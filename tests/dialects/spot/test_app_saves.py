@@ -207,10 +207,13 @@ def test_a_pod_that_is_ended_for_its_successor_has_got_sigterm() -> None:
     simulator = running()
     simulator.save(0, 100)
     simulator.run(1)
-    simulator.announce(0, 65)
+    old = simulator.announce(0, 65)
     simulator.run(1)
     simulator.save(1, 120, simulator.open_order().epoch)
     simulator.run(10)
+    assert simulator.replica(0)["name"] == old, "it may be ahead of replica 1, and has time to save"
+    simulator.run(55)
+    assert simulator.replica(0)["name"] != old
     assert simulator.recoveries[0]["action"] == "SignalAnswered"
 
 

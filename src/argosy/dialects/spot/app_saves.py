@@ -117,11 +117,17 @@ def begin_search(
     return record, Source("Rescue", rescue=str(record.last_epoch), rescue_by=rescue_by)
 
 
-def search(record: SpotJobRecord, observed: ObservedJob, source: Source, steps: Steps) -> Source:
-    """Wait until any copy has answered the order that was made for a loss, as long as one can."""
+def search(
+    record: SpotJobRecord, observed: ObservedJob, replica: Replica, source: Source, steps: Steps
+) -> Source:
+    """Wait until any copy has answered the order that was made for a loss, as long as one can.
+
+    The lost pod may be ahead of the others, so its answer is waited for too while it has time.
+    """
     if source.step == "Rescue" and source.rescue_by is not None and observed.now < source.rescue_by:
-        answered = any(replica.answered_epoch >= int(source.rescue) for replica in record.replicas)
-        if not answered and any(_pods(record, observed)):
+        answered = any(other.answered_epoch >= int(source.rescue) for other in record.replicas)
+        lost = map(observed.running_pod, replica.old if _awaits_stop(replica, observed) else ())
+        if any(lost) or (not answered and any(_pods(record, observed))):
             steps.wake(source.rescue_by)
             return source
     return _found(record)

@@ -147,7 +147,7 @@ def search(replica: Replica, observed: ObservedJob, record: SpotJobRecord, steps
         return replica
     source = recovery.source
     if observed.job.saves_by_order and source.step != "Found":
-        source = app_saves.search(record, observed, source, steps)
+        source = app_saves.search(record, observed, replica, source, steps)
     elif starts_by_application(replica, observed) and source.step != "Found":
         source = Source("Found")
     while not observed.job.saves_by_order:
