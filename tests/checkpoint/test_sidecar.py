@@ -86,6 +86,41 @@ def test_init_container_restores_the_newest_checkpoint_and_copies_the_sdk(
     assert (target.resolve().name, first.exists()) == (stored.name, False)
 
 
+def test_init_container_of_a_copy_restores_the_newest_checkpoint_of_any_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    uri = f"file://{tmp_path}/store"
+    monkeypatch.setenv("ARGOSY_CHECKPOINT_URI", f"{uri}/replica-0")
+    target = tmp_path / "new/run/resume/checkpoint"
+    arguments = ["resume", "--copies", uri, "--link", str(target), "--sdk", str(tmp_path / "sdk")]
+    pods = [Pod(tmp_path, copy, open_store(f"{uri}/replica-{copy}")) for copy in (0, 1)]
+    for step, pod in zip((5, 6), pods, strict=True):
+        pod.save(step, content=str(step).encode(), rank=0)
+        pod.watcher.look()
+        assert pod.acknowledged() == [step]
+    assert main(arguments) == 0
+    assert (target / "rank-0.txt").read_text() == "6"
+    assert capsys.readouterr().out.endswith("argosy: resuming from step 6\n")
+    assert [found.step for pod in pods for found in pod.store.list()] == [5, 6], "each in its own folder"
+
+
+@pytest.mark.parametrize("optional", [False, True])
+def test_only_an_optional_checkpoint_is_gone_without_if_the_store_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], optional: bool
+) -> None:
+    monkeypatch.setattr(sidecar, "RESTORE_SECONDS", 0.0)
+    (tmp_path / "store").write_text("not a folder")
+    uri = f"file://{tmp_path}/store"
+    monkeypatch.setenv("ARGOSY_CHECKPOINT_URI", f"{uri}/replica-0")
+    target = tmp_path / "run/resume/checkpoint"
+    arguments = ["resume", "--copies", uri, "--link", str(target), "--sdk", str(tmp_path / "sdk")]
+    assert main([*arguments, *(["--optional"] if optional else [])]) == int(not optional)
+    out, err = capsys.readouterr()
+    assert f"argosy: {uri}/: Not a directory\n" in err
+    assert ("no checkpoint yet" in out, target.exists()) == (optional, False)
+    assert (tmp_path / "sdk/argosy_sdk/__init__.py").exists()
+
+
 @pytest.mark.skipif(PROGRAM is None, reason="docker-registry is not installed")
 def test_registry_is_used_with_the_mounted_pull_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

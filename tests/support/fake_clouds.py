@@ -39,9 +39,16 @@ class FakeCloud:
             "AZURE_STORAGE_ACCOUNT_KEY": "a2V5",
         }
 
-    def page(self, prefix: str, after: str) -> tuple[list[str], str]:
-        """Return names of objects, few at a time, and where the next page begins."""
-        names = sorted(name for name in self.objects if name.startswith(prefix) and name > after)
+    def page(self, prefix: str, after: str, delimiter: str = "") -> tuple[list[str], str]:
+        """Return names of objects, few at a time, and where the next page begins.
+
+        With a delimiter a name ends with the first one after the prefix: it is that of a folder.
+        """
+        found = {name for name in self.objects if name.startswith(prefix)}
+        if delimiter:
+            cut = (name.removeprefix(prefix).partition(delimiter)[:2] for name in found)
+            found = {prefix + "".join(parts) for parts in cut}
+        names = sorted(name for name in found if name > after)
         return names[:_PAGE], names[_PAGE - 1] if len(names) > _PAGE else ""
 
 
@@ -136,7 +143,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _list(self, query: Mapping[str, str]) -> None:
         azure = self.fake.scheme == "az"
         after = query.get("marker" if azure else "continuation-token", "")
-        names, following = self.fake.page(query.get("prefix", ""), after)
+        names, following = self.fake.page(query.get("prefix", ""), after, query.get("delimiter", ""))
         listed = "".join(map(self._azure_entry if azure else self._google_entry, names))
         if azure:
             content = f"<Blobs>{listed}</Blobs><NextMarker>{escape(following)}</NextMarker>"
@@ -149,6 +156,8 @@ class _Handler(BaseHTTPRequestHandler):
         )
 
     def _google_entry(self, name: str) -> str:
+        if name not in self.fake.objects:
+            return f"<CommonPrefixes><Prefix>{escape(name)}</Prefix></CommonPrefixes>"
         content, modified = self.fake.objects[name]
         facts = (
             f"<Size>{len(content)}</Size><LastModified>{modified.isoformat()}</LastModified><ETag>1</ETag>"
@@ -156,6 +165,8 @@ class _Handler(BaseHTTPRequestHandler):
         return f"<Contents><Key>{escape(name)}</Key>{facts}</Contents>"
 
     def _azure_entry(self, name: str) -> str:
+        if name not in self.fake.objects:
+            return f"<BlobPrefix><Name>{escape(name)}</Name></BlobPrefix>"
         content, modified = self.fake.objects[name]
         facts = (
             f"<Last-Modified>{format_datetime(modified, usegmt=True)}</Last-Modified>"

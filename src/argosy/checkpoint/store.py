@@ -62,6 +62,8 @@ class Scan(Struct, frozen=True):
     """The complete ones, the newest first."""
     skipped: tuple[Skipped, ...] = ()
     """Those whose manifest cannot be used."""
+    vanished: bool = False
+    """Whether one was deleted meanwhile, so that there may be a newer one."""
 
 
 class CheckpointList(Protocol):

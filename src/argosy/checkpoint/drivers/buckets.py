@@ -1,6 +1,6 @@
 """What the store of chunks needs from a place for objects: a folder or a bucket of a cloud."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
@@ -29,6 +29,10 @@ class Bucket(Protocol):
 
     def list(self, prefix: str) -> Iterator[Entry]:
         """Yield all objects whose names begin with a folder's name, which ends in `/`."""
+        ...
+
+    def folders(self) -> Sequence[str]:
+        """Return the first parts of the names of objects, as far as a `/` follows."""
         ...
 
     def delete(self, keys: Collection[str]) -> None:

@@ -7,7 +7,7 @@ as a Secret. Requests that fail for a while are tried again; the rest becomes a 
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -75,6 +75,10 @@ class CloudBucket:
             for page in self._client.list(prefix, chunk_size=_LIST_PAGE):
                 for found in page:
                     yield Entry(found["path"], found["size"], found["last_modified"])
+
+    def folders(self) -> Sequence[str]:
+        with self._errors(""):
+            return sorted(self._client.list_with_delimiter()["common_prefixes"])
 
     def delete(self, keys: Collection[str]) -> None:
         if keys:

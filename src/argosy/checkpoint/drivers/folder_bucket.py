@@ -9,7 +9,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -69,6 +69,13 @@ class FolderBucket:
                             continue
                         modified = datetime.fromtimestamp(found.st_mtime, UTC)
                         yield Entry(path.relative_to(self._root).as_posix(), found.st_size, modified)
+
+    def folders(self) -> Sequence[str]:
+        with self._errors(""):
+            if not self._root.exists():
+                return []
+            found = [path for path in self._root.iterdir() if path.is_dir() and not path.is_symlink()]
+        return sorted(path.name for path in found if path.name != _UPLOADS)
 
     def delete(self, keys: Collection[str]) -> None:
         for key in keys:

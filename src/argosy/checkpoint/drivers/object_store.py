@@ -20,7 +20,13 @@ from argosy.checkpoint.drivers.buckets import Bucket
 from argosy.checkpoint.drivers.checks import damaged_chunks, find_damage
 from argosy.checkpoint.drivers.choosing import find_newest, problem_in
 from argosy.checkpoint.drivers.codec import decode
-from argosy.checkpoint.drivers.sweep import announced_upload, has_uploads, is_sweeping, sweep
+from argosy.checkpoint.drivers.sweep import (
+    announced_restore,
+    announced_upload,
+    has_uploads,
+    is_sweeping,
+    sweep,
+)
 from argosy.checkpoint.drivers.upload import Upload
 from argosy.checkpoint.manifest import InvalidManifestError, Manifest, canonical, parse_manifest
 from argosy.checkpoint.merging import Merged, PodPart, merge
@@ -78,13 +84,14 @@ class ObjectStore:
 
     def scan(self) -> Scan:
         """Return all checkpoints, and those whose manifest cannot be used."""
-        found, skipped = [], []
+        found, skipped, vanished = [], [], False
         for entry in self._bucket.list(layout.CHECKPOINTS):
             if name := layout.name_of_manifest(entry.key):
                 try:
                     manifest = parse_manifest(self._bucket.get(entry.key, layout.MAX_MANIFEST_BYTES))
                 except MissingObjectError:
-                    continue  # It was pruned meanwhile.
+                    vanished = True  # It was pruned meanwhile.
+                    continue
                 except (InvalidManifestError, CorruptCheckpointError) as error:
                     skipped.append(Skipped(name, str(error)))
                     continue
@@ -92,7 +99,7 @@ class ObjectStore:
                     found.append(manifest)
                 else:
                     skipped.append(Skipped(name, f"its manifest has the digest {manifest.digest}"))
-        return Scan(tuple(newest_first(found)), tuple(skipped))
+        return Scan(tuple(newest_first(found)), tuple(skipped), vanished)
 
     def list(self) -> Sequence[Manifest]:
         """Return the complete checkpoints, the newest first."""
@@ -113,6 +120,16 @@ class ObjectStore:
     def restore(self, manifest: Manifest, target: Path) -> None:
         """Write a checkpoint to a folder, which exists only when every digest was verified."""
         download.restore(manifest, self._index(manifest), self._fetch, target)
+
+    def restore_beside_saves(self, manifest: Manifest, target: Path) -> None:
+        """Restore a checkpoint of another pod, which may save newer ones and delete this one meanwhile."""
+        with announced_restore(self._bucket, self._now, self._sweep_age) as renew:
+
+            def fetch(chunk: Chunk, length: int) -> bytes:
+                renew()
+                return self._fetch(chunk, length)
+
+            download.restore(manifest, self._index(manifest), fetch, target)
 
     def restore_latest(self, target: Path) -> Latest:
         """Restore the newest checkpoint that can be restored, and tell which were skipped."""

@@ -7,7 +7,7 @@ announcement that is older than the age limit is of a process that was killed, s
 
 import secrets
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Final
@@ -15,6 +15,7 @@ from typing import Final
 from argosy.checkpoint.chunks import chunk_key
 from argosy.checkpoint.drivers.buckets import Bucket
 from argosy.checkpoint.drivers.layout import CHECKPOINTS, CHUNKS, PARTS, SWEEP, SWEEPS, UPLOADS, folder_of
+from argosy.checkpoint.store import StoreError
 
 _RENEWALS: Final = 4
 """How often an announcement is renewed within the age limit."""
@@ -27,18 +28,56 @@ def announced_upload(
     bucket: Bucket, now: Callable[[], datetime], age: timedelta
 ) -> Iterator[Callable[[], None]]:
     """Announce an upload during the block; yields a function that renews the announcement when it is time."""
-    key = f"{UPLOADS}{secrets.token_hex(8)}"
-    bucket.put(key, b"upload")
-    renewed = now()
+    announcement = _Announcement(bucket, now, age)
+    announcement.write()
+    yield announcement.renew
+    announcement.remove()
+
+
+@contextmanager
+def announced_restore(
+    bucket: Bucket, now: Callable[[], datetime], age: timedelta
+) -> Iterator[Callable[[], None]]:
+    """Keep sweeps off during the block, like an upload, because a checkpoint is read that others may delete.
+
+    A store that has no room for the announcement, or may only be read, is read all the same.
+    """
+    announcement = _Announcement(bucket, now, age)
 
     def renew() -> None:
-        nonlocal renewed
-        if now() - renewed > age / _RENEWALS:
-            bucket.put(key, b"upload")
-            renewed = now()
+        with suppress(StoreError):
+            announcement.renew()
 
-    yield renew
-    bucket.delete([key])
+    with suppress(StoreError):
+        announcement.write()
+    try:
+        yield renew
+    finally:
+        with suppress(StoreError):
+            announcement.remove()
+
+
+class _Announcement:
+    """An object that says that the chunks of a store are used; renewed before it would count as left over."""
+
+    def __init__(self, bucket: Bucket, now: Callable[[], datetime], age: timedelta) -> None:
+        self._bucket = bucket
+        self._now = now
+        self._age = age
+        self._key = f"{UPLOADS}{secrets.token_hex(8)}"
+        self._renewed = now()
+
+    def write(self) -> None:
+        self._bucket.put(self._key, b"upload")
+        self._renewed = self._now()
+
+    def renew(self) -> None:
+        """Write it again when it is time."""
+        if self._now() - self._renewed > self._age / _RENEWALS:
+            self.write()
+
+    def remove(self) -> None:
+        self._bucket.delete([self._key])
 
 
 def is_sweeping(bucket: Bucket) -> bool:

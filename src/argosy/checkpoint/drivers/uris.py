@@ -12,14 +12,17 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
-from urllib.parse import unquote, urlsplit
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, unquote, urlsplit
 
 from argosy.checkpoint.drivers.buckets import Bucket
 from argosy.checkpoint.drivers.folder_bucket import FolderBucket
 from argosy.checkpoint.drivers.step_folders import StepFolders
 from argosy.checkpoint.image_names import InvalidImageNameError, parse_store
 from argosy.checkpoint.store import CheckpointList, Store, StoreError
+
+if TYPE_CHECKING:
+    from argosy.checkpoint.drivers.copies import CopyFolders
 
 PVC_ROOT: Final = "ARGOSY_PVC_ROOT"
 DEFAULT_PVC_ROOT: Final = "/run/argosy/volumes"
@@ -42,6 +45,16 @@ def open_store(uri: str, credentials: Mapping[str, str] = {}) -> Store:
     except ModuleNotFoundError as error:
         raise StoreError(f"{error.name} is not installed; pip install 'argosy[checkpoint]'") from None
     return ObjectStore(open_bucket(uri, credentials))
+
+
+def open_copies(uri: str, own: str, credentials: Mapping[str, str] = {}) -> "CopyFolders":
+    """Return the stores of all copies of a program, in the folders below a URI; `own` is the name of one."""
+    try:
+        from argosy.checkpoint.drivers.copies import CopyFolders
+    except ModuleNotFoundError as error:
+        raise StoreError(f"{error.name} is not installed; pip install 'argosy[checkpoint]'") from None
+    top = open_bucket(uri, credentials)
+    return CopyFolders(top, lambda name: open_bucket(f"{uri.rstrip('/')}/{quote(name)}", credentials), own)
 
 
 def open_checkpoints(uri: str, credentials: Mapping[str, str] = {}) -> CheckpointList:
