@@ -24,7 +24,8 @@ def train(state: str, step: int) -> str:
 def main() -> None:
     step, state = 0, ""
     if folder := latest():
-        step, state = int(folder.name.removeprefix("step-")), (folder / "state.txt").read_text()
+        number, state = (folder / "state.txt").read_text().split()
+        step = int(number)
     print(f"from step {step} (attempt {os.environ['ARGOSY_ATTEMPT']})", flush=True)
     with (FOLDER / "computed.txt").open("a", buffering=1) as computed:
         while step < STEPS:
@@ -35,7 +36,7 @@ def main() -> None:
                 continue
             order = open_order()
             with saving(step) as folder:
-                (folder / "state.txt").write_text(state)
+                (folder / "state.txt").write_text(f"{step} {state}")
             print(f"saved step {step}{f' ({order.reason})' if order else ''}", flush=True)
             if order and order.stop:
                 time.sleep(3600)  # the pod is deleted; every further step would be lost

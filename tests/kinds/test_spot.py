@@ -118,6 +118,25 @@ INVALID_JOBS: dict[str, tuple[Json, str]] = {
         {f"{CONFIG}.checkpointStorage": {"type": "nfs"}},
         rf"spec.{CONFIG}.checkpointStorage.type: .*unknown storage type",
     ),
+    **{
+        f"{storage} at level App: rejected, as checkpoints cannot be sent there": (
+            {f"{CONFIG}.level": "App", f"{CONFIG}.checkpointStorage": storage},
+            rf"spec.{CONFIG}.checkpointStorage.{message}",
+        )
+        for storage, message in (
+            ({"type": "gcs", "bucket": "gs://b"}, "bucket: .*must be the name of a bucket, without a scheme"),
+            ({"type": "s3", "bucket": "b/../c"}, r"bucket: .*must not contain '.', '..' or an empty name"),
+            ({"type": "s3", "bucket": "b", "pathPrefix": "a//c"}, "pathPrefix: .*or an empty name"),
+            ({"type": "GCS", "bucket": "b", "pathPrefix": "./c"}, "pathPrefix: .*must not contain '.'"),
+            ({"type": "s3", "bucket": "b", "credentials": {"name": "a_b"}}, "credentials.name: .*a_b"),
+            ({"type": "s3", "bucket": "b", "credentials": {}}, "credentials.name: Required value"),
+            ({"type": "pvc", "bucket": "b", "credentials": {"name": "a"}}, "credentials: .*type gcs or s3"),
+        )
+    },
+    "credentials at another level: rejected, as nothing uses them": (
+        {f"{CONFIG}.checkpointStorage": {"type": "s3", "bucket": "b", "credentials": {"name": "a"}}},
+        rf"spec.{CONFIG}.checkpointStorage.credentials: .*supported only with level App",
+    ),
     "exit code 256: rejected": (
         {"recovery": {"recoverOnExitCodes": [256]}},
         r"spec.recovery.recoverOnExitCodes\[0\]: .*less than or equal to 255",
@@ -148,6 +167,18 @@ VALID_JOBS: dict[str, Json] = {
     },
     "storage type in upper case: accepted": {
         f"{CONFIG}.checkpointStorage": {"type": "GCS", "bucket": "b", "pathPrefix": "p"}
+    },
+    "bucket with a path and credentials at level App: accepted": {
+        f"{CONFIG}.level": "App",
+        f"{CONFIG}.checkpointStorage": {
+            "type": "S3",
+            "bucket": "/b/team",
+            "pathPrefix": "a b/",
+            "credentials": {"name": "s3.keys"},
+        },
+    },
+    "path that no bucket has, at a level that does not use it: accepted, as before": {
+        f"{CONFIG}.checkpointStorage": {"type": "gcs", "bucket": "gs://b", "pathPrefix": "../p"}
     },
     "a jobTemplate that is no object: accepted, and reported by the operator": {"jobTemplate": "x"},
 }

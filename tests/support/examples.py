@@ -68,6 +68,8 @@ SPOT: Final = ("examples/spot/spotinstancejob.yaml", "examples/spot/spotinstance
 """The manifests of the README, whose images are the user's: tests/e2e/test_spot.py."""
 SPOT_CHECKPOINTED: Final = "examples/spot/checkpointed.yaml"
 """A training that saves itself loses the node of a replica: tests/e2e/test_spot_app.py."""
+SPOT_BUCKET: Final = "examples/spot/bucket.yaml"
+"""The same with its checkpoints in a bucket: tests/e2e/test_spot_bucket.py."""
 RENTED: Final = (
     "examples/spot/machines.yaml",
     "examples/spot/run.yaml",

@@ -56,6 +56,16 @@ MAX_REPOSITORY_CHARS = 512
 STORAGE_TYPES = ("gcs", "s3", "pvc", "file")
 NAMED_STORAGE_TYPES = ("gcs", "s3", "pvc")
 """Storages that have a name: without one, the namespace of the job would be taken for it."""
+BUCKET_TYPES = ("gcs", "s3")
+"""Storages to which the pods' sidecars send the checkpoints of a training."""
+BUCKET_PATTERN = "[a-zA-Z0-9][-a-zA-Z0-9._]*"
+MAX_SECRET_CHARS = 253
+SECRET_PATTERN = "[a-z0-9]([-a-z0-9.]*[a-z0-9])?"  # noqa: S105 - of a name
+BUCKET_NAME_PROBLEM = "must be the name of a bucket, without a scheme"
+BUCKET_PATH_PROBLEM = "must not contain '.', '..' or an empty name between two slashes"
+CREDENTIALS_PROBLEM = (
+    "supported only with level App and type gcs or s3, with which the operator sends checkpoints"
+)
 LEVELS = ("auto", "App", "Process", "Pod")
 INTERVAL_MODES = ("Fixed", "Adaptive")
 STRATEGIES = ("FAILOVER", "EAGER_NEXT_REGION", "CHEAPEST")
@@ -72,10 +82,24 @@ RepositoryText = Annotated[str, Meta(extra_json_schema={"maxLength": MAX_REPOSIT
 JobTemplate = Annotated[object, Meta(extra_json_schema={PRESERVE_UNKNOWN_FIELDS: True})]
 
 
+SecretName = Annotated[
+    str,
+    Meta(extra_json_schema={"pattern": f"^{SECRET_PATTERN}$", "minLength": 1, "maxLength": MAX_SECRET_CHARS}),
+]
+
+
 class ObjectName(Struct, frozen=True, omit_defaults=True):
     """An object in the same namespace."""
 
     name: str = ""
+
+
+class StoreCredentials(Struct, frozen=True, omit_defaults=True):
+    """A Secret of the namespace of the job."""
+
+    always_written: ClassVar[tuple[str, ...]] = ("name",)
+
+    name: SecretName = ""
 
 
 def _any_case(words: tuple[str, ...]) -> str:
@@ -113,6 +137,10 @@ class CheckpointStorage(Struct, frozen=True, rename="camel", omit_defaults=True)
     """Name of the bucket, of the claim, or of the folder. Required unless the type is file."""
     path_prefix: str = ""
     """Path in it below which the folder of the job is made."""
+    credentials: StoreCredentials | None = None
+    """Extension of Argosy, for gcs and s3 at level App: a Secret whose keys are variables of the provider,
+    such as AWS_ACCESS_KEY_ID, and AWS_ENDPOINT_URL for other S3 servers than that of AWS. Only the operator's
+    containers of the pods mount it. Without it they use the identity of the pod."""
 
 
 class Retention(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -129,6 +157,40 @@ _PATH = r"[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
 _LOCAL_PATH = r"[a-z0-9]+([_-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
 _HOST = r"(localhost|[a-zA-Z0-9-]+([.][a-zA-Z0-9-]+)+|[a-zA-Z0-9.-]+:[0-9]+)"
 _REPOSITORY = f"^({_HOST}/{_PATH}|{_LOCAL_PATH})$"
+_UNUSABLE_PATH = "(^|/)[.][.]?(/|$)|[^/]//+[^/]"
+
+
+def _bucket_rules() -> tuple[Rule, ...]:
+    """Return what a storage needs to which the operator sends checkpoints: one in a bucket, at level App."""
+    storage = "self.checkpointStorage"
+    bucket, prefix = f"{storage}.bucket", f"{storage}.pathPrefix"
+    is_used = (
+        f"has({storage}) && has({storage}.type) && {storage}.type.matches('{_any_case(BUCKET_TYPES)}')"
+        " && has(self.level) && self.level == 'App'"
+    )
+    is_name = f"{bucket}.matches('^/*{BUCKET_PATTERN}(/|$)')"
+    return (
+        Rule(
+            rule=f"!has({storage}) || !has({storage}.credentials) || ({is_used})",
+            message=CREDENTIALS_PROBLEM,
+            field_path=".checkpointStorage.credentials",
+        ),
+        Rule(
+            rule=f"!({is_used}) || !has({bucket}) || !{bucket}.matches('[^/]') || {is_name}",
+            message=BUCKET_NAME_PROBLEM,
+            field_path=".checkpointStorage.bucket",
+        ),
+        Rule(
+            rule=f"!({is_used}) || !has({bucket}) || !{is_name} || !{bucket}.matches('{_UNUSABLE_PATH}')",
+            message=BUCKET_PATH_PROBLEM,
+            field_path=".checkpointStorage.bucket",
+        ),
+        Rule(
+            rule=f"!({is_used}) || !has({prefix}) || !{prefix}.matches('{_UNUSABLE_PATH}')",
+            message=BUCKET_PATH_PROBLEM,
+            field_path=".checkpointStorage.pathPrefix",
+        ),
+    )
 
 
 class CheckpointConfig(Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -152,6 +214,7 @@ class CheckpointConfig(Struct, frozen=True, rename="camel", omit_defaults=True):
             " + '\"; must be REGISTRY/REPOSITORY without scheme, tag and digest'",
             field_path=".checkpointImageRepo",
         ),
+        *_bucket_rules(),
     )
 
     checkpoint_image_repo: RepositoryText = ""

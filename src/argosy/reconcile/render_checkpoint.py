@@ -6,8 +6,8 @@ and acknowledges those that are complete. Programs see a store that pods can mou
 one of its own. For other stores the folder belongs to the pod, the sidecar publishes what is saved there, and
 the init container restores it; only these two have the credentials.
 
-Pods that are independent copies of one program have a folder each, since two of them may save the same step
-at once. They resume from the newest checkpoint of any copy.
+Pods that are independent copies of one program have a folder each, also in an object store, since two of them
+may save the same step at once. They resume from the newest checkpoint of any copy.
 """
 
 from collections.abc import Mapping, Sequence
@@ -147,14 +147,16 @@ def _init_container(site: RenderContext, policy: CheckpointPolicy, mounts: Seque
         copies = ["--copies", COPIES_FOLDER] if policy.copy else []
         arguments += ["--folder", STORE_FOLDER, *copies, "--link", RESUME_LINK]
         return helper_container(site, name, arguments, {}, mounts)
-    arguments += ["--link", RESUME_LINK]
+    copies = ["--copies", policy.uri] if policy.copy else []
+    optional = ["--optional"] if policy.starts_without_store else []
+    arguments += [*copies, *optional, "--link", RESUME_LINK]
     return _publisher(helper_container(site, name, arguments, _store_variables(policy), mounts), site)
 
 
 def _store_variables(policy: CheckpointPolicy) -> dict[str, str]:
-    """Return the variables by which a container finds an object store."""
+    """Return the variables by which a container finds the folder of its pod in an object store."""
     folder = {"ARGOSY_STORE_CREDENTIALS": CREDENTIALS_FOLDER} if policy.credentials else {}
-    return {"ARGOSY_CHECKPOINT_URI": policy.uri, "ARGOSY_CHECKPOINT_SHARED": "0", **folder}
+    return {"ARGOSY_CHECKPOINT_URI": policy.own_uri, "ARGOSY_CHECKPOINT_SHARED": "0", **folder}
 
 
 def _publisher(container: Json, site: RenderContext) -> Json:

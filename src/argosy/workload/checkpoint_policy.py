@@ -43,6 +43,8 @@ class CheckpointPolicy(Struct, frozen=True):
     copy: str = ""
     """Name of the pod's folder below that of the job, in a job whose pods are independent copies of one
     program; empty: all pods write into the folder of the job."""
+    starts_without_store: bool = False
+    """Whether a pod starts from the beginning if the store cannot be used, because nothing was ever saved."""
     images: ImageTarget | None = None
     """Of the levels Process and auto."""
 
@@ -59,6 +61,11 @@ class CheckpointPolicy(Struct, frozen=True):
     @property
     def scheme(self) -> str:
         return self.uri.partition("://")[0]
+
+    @property
+    def own_uri(self) -> str:
+        """The folder to which a pod saves."""
+        return f"{self.uri}/{self.copy}" if self.copy else self.uri
 
 
 def checkpoint_policy(spec: CheckpointSpec, namespace: str, name: str, uid: str) -> CheckpointPolicy:

@@ -82,6 +82,46 @@ INVALID: dict[str, tuple[Json, str, str]] = {
         "InvalidSpec",
         "spec.checkpointConfig.checkpointStorage.bucket: required if type is gcs, s3, pvc",
     ),
+    "a bucket with a scheme at level App: InvalidSpec": (
+        {
+            "checkpointConfig.level": "App",
+            "checkpointConfig.checkpointStorage": {"type": "gcs", "bucket": "gs://b"},
+        },
+        "InvalidSpec",
+        "spec.checkpointConfig.checkpointStorage.bucket: must be the name of a bucket, without a scheme",
+    ),
+    "a path to a folder above at level App: InvalidSpec": (
+        {
+            "checkpointConfig.level": "App",
+            "checkpointConfig.checkpointStorage": {"type": "S3", "bucket": "b", "pathPrefix": "a/../c"},
+        },
+        "InvalidSpec",
+        "spec.checkpointConfig.checkpointStorage.pathPrefix: must not contain '.', '..' or an empty name",
+    ),
+    "credentials of a claim: InvalidSpec": (
+        {
+            "checkpointConfig.level": "App",
+            "checkpointConfig.checkpointStorage": {
+                "type": "pvc",
+                "bucket": "b",
+                "credentials": {"name": "a"},
+            },
+        },
+        "InvalidSpec",
+        "spec.checkpointConfig.checkpointStorage.credentials: supported only with level App and type gcs or",
+    ),
+    "credentials whose name is no name: InvalidSpec": (
+        {
+            "checkpointConfig.level": "App",
+            "checkpointConfig.checkpointStorage": {
+                "type": "s3",
+                "bucket": "b",
+                "credentials": {"name": "../a"},
+            },
+        },
+        "InvalidSpec",
+        'spec.checkpointConfig.checkpointStorage.credentials.name: invalid value "../a": must be',
+    ),
     "case 48, both references: InvalidSpec": (
         {"instanceTemplateRef": {"name": "x"}},
         "InvalidSpec",

@@ -123,7 +123,7 @@ def test_the_folder_of_a_job_with_the_longest_name_is_a_valid_file_name() -> Non
     folders = []
     for last in "ab":
         job, _ = read({**SAVES_ITSELF}, name="a" * 252 + last)
-        uri = replace(job, uid="0123456789").checkpoint_policy("replica-0").uri
+        uri = replace(job, uid="0123456789").checkpoint_policy("replica-0", has_saved=True).uri
         folders.append(uri.rpartition("/")[2])
         assert len(folders[-1]) <= 255
     assert folders[0] != folders[1], "jobs with other names have other folders"
@@ -147,6 +147,81 @@ def test_a_job_whose_training_saves_itself_is_accepted_with_its_helpers(caller: 
     assert (variables["ARGOSY_RESUME"], variables["ARGOSY_REPLICA_INDEX"]) == ("1", "1")
     assert variables["ARGOSY_CHECKPOINT_DIR"] == "/argosy/checkpoints"
     assert variables["ARGOSY_CHECKPOINT_URI"] == "pvc://checkpoints/default/my-training-job"
+
+
+IN_BUCKETS: dict[str, tuple[Json, str, str]] = {
+    "gcs: a folder of the replica in the bucket": (
+        {"type": "gcs", "bucket": "b"},
+        "gs://b/default/my-training-job",
+        "gs://b/default/my-training-job-01234567",
+    ),
+    "s3: below the prefix": (
+        {"type": "S3", "bucket": "/b/team/", "pathPrefix": "/runs/"},
+        "s3://b/team/runs/default/my-training-job",
+        "s3://b/team/runs/default/my-training-job-01234567",
+    ),
+    "characters that mean something in a URI: quoted for the sidecar only": (
+        {"type": "s3", "bucket": "b", "pathPrefix": "50%?/a b#1"},
+        "s3://b/50%?/a b#1/default/my-training-job",
+        "s3://b/50%25%3F/a%20b%231/default/my-training-job-01234567",
+    ),
+}
+
+
+@pytest.mark.parametrize(("storage", "of_program", "of_job"), IN_BUCKETS.values(), ids=IN_BUCKETS.keys())
+def test_a_replica_has_a_folder_of_its_own_in_a_bucket_and_restores_that_of_any(
+    caller: Caller, storage: Json, of_program: str, of_job: str
+) -> None:
+    changes = {**SAVES_ITSELF, "checkpointConfig.checkpointStorage": storage}
+    job, owner = read(changes)
+    child = replica_job(replace(job, uid="0123456789"), Run(1, RESUMED, True), PODS.with_checkpoint)
+    answer = caller.send(post(JOBS, child_body(owner, child)))
+    assert answer.code == 201, answer.body
+    spec = dig(cast("Json", child.body), "spec.template.spec")
+    program = variables_of(dig(spec, "containers.0"))
+    assert program["ARGOSY_CHECKPOINT_URI"] == of_program
+    assert (program["ARGOSY_CHECKPOINT_DIR"], program["ARGOSY_CHECKPOINT_SHARED"]) == (
+        "/argosy/checkpoints",
+        "0",
+    )
+    init, sidecar = dig(spec, "initContainers.0"), dig(spec, "initContainers.1")
+    for helper in (init, sidecar):
+        assert variables_of(helper)["ARGOSY_CHECKPOINT_URI"] == f"{of_job}/replica-1"
+    assert cast("list[str]", dig(init, "command"))[-4:-2] == ["--copies", of_job]
+    assert variables_of(sidecar)["ARGOSY_KEEP_LAST"] == "5"
+    assert {"name": "argosy-checkpoints", "emptyDir": {}} in cast("list[Json]", dig(spec, "volumes"))
+
+
+@pytest.mark.parametrize("has_saved", [False, True])
+def test_only_a_training_that_has_never_saved_starts_without_its_bucket(has_saved: bool) -> None:
+    storage: Json = {"type": "gcs", "bucket": "b"}
+    job, _ = read({**SAVES_ITSELF, "checkpointConfig.checkpointStorage": storage})
+    child = replica_job(job, Run(1, RESUMED, has_saved), PODS.with_checkpoint)
+    init = dig(cast("Json", child.body), "spec.template.spec.initContainers.0")
+    assert ("--optional" in cast("list[str]", dig(init, "command"))) is not has_saved
+
+
+def test_only_the_helpers_have_the_credentials_of_a_bucket() -> None:
+    storage: Json = {"type": "s3", "bucket": "b", "credentials": {"name": "keys"}}
+    job, _ = read({**SAVES_ITSELF, "checkpointConfig.checkpointStorage": storage})
+    child = replica_job(job, Run(1, RESUMED), PODS.with_checkpoint)
+    spec = dig(cast("Json", child.body), "spec.template.spec")
+    volumes = cast("list[Json]", dig(spec, "volumes"))
+    [secret] = [volume["name"] for volume in volumes if volume.get("secret") == {"secretName": "keys"}]
+    containers = [
+        *cast("list[Json]", dig(spec, "initContainers")),
+        *cast("list[Json]", dig(spec, "containers")),
+    ]
+    mounting = {
+        container["name"]
+        for container in containers
+        if secret in [mount["name"] for mount in cast("list[Json]", container["volumeMounts"])]
+    }
+    assert mounting == {"argosy-checkpoint-init", "argosy-checkpoint"}
+
+
+def variables_of(container: object) -> dict[object, object]:
+    return {item["name"]: item.get("value") for item in cast("list[Json]", dig(container, "env"))}
 
 
 def test_a_place_has_room_for_the_helpers_too() -> None:

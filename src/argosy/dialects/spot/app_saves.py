@@ -1,9 +1,12 @@
 """Orders trainings that save themselves to do so, and takes up which checkpoints their pods acknowledge.
 
-This concerns jobs of level App whose storage pods can mount. One order is in force at a time, for all
+This concerns jobs of level App that have a storage. One order is in force at a time, for all
 replicas: pods read it from the operator's endpoint. It is due by interval, and before a replica is lost; then
 the survivors save too, so that the new incarnation continues from whichever copy is ahead. Checkpoints are
 acknowledged by annotations of pods. Training never ends because a checkpoint is late.
+
+A program whose storage is a bucket may write there by itself and know nothing of orders. As long as its pods
+show no sign of them, nothing waits for an answer, and none is missed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +21,7 @@ from argosy.dialects.spot.names import copy_name
 from argosy.dialects.spot.observed import ObservedJob, Steps
 from argosy.dialects.spot.pods import ClusterPod
 from argosy.dialects.spot.record import Checkpoint, Recovery, Replica, Source, SpotJobRecord
-from argosy.kinds.labels import CHECKPOINT_ACK, CHECKPOINT_RESUMED
+from argosy.kinds.labels import CHECKPOINT_ACK, CHECKPOINT_RESUMED, TRAINING_STEP
 from argosy.workload import checkpoint_messages
 from argosy.workload import reasons as common_reasons
 from argosy.workload.checkpoint_record import SavedCheckpoint, SaveOrder
@@ -71,6 +74,16 @@ def order_for_hint(record: SpotJobRecord, observed: ObservedJob, node: str, step
         return record
     by = observed.now + timedelta(seconds=_seconds_needed(record))
     return with_order(record, f"{HINT_ID}{node}", reasons.PREEMPTION_NOTICE, by, observed, steps)
+
+
+def may_answer(record: SpotJobRecord, observed: ObservedJob) -> bool:
+    """Return False for a training that may know of nothing but SIGTERM.
+
+    Its storage is a bucket, and it has neither acknowledged a checkpoint nor reported a step.
+    """
+    if not observed.job.has_bucket or record.has_saved:
+        return True
+    return any(TRAINING_STEP in pod.metadata.annotations for pod in observed.pods)
 
 
 def begin_save(
@@ -255,7 +268,8 @@ def _settle_order(record: SpotJobRecord, observed: ObservedJob, steps: Steps) ->
         steps.wake(by)
         return record
     record = replace(record, order=None)
-    if any(replica.answered_epoch >= order.epoch for replica in record.replicas):
+    is_answered = any(replica.answered_epoch >= order.epoch for replica in record.replicas)
+    if is_answered or not may_answer(record, observed):
         return record
     problem = checkpoint_messages.late(order)
     steps.warning(reasons.CHECKPOINT_TIMEOUT, problem)

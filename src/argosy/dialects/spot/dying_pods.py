@@ -32,7 +32,7 @@ def begin_save(
     left = (recovery.deadline - observed.now).total_seconds() - observed.settings.notice_margin
     if pod is None or left <= 0:
         return record, replace(recovery, action=NONE)
-    if observed.job.saves_by_order:
+    if observed.job.saves_by_order and app_saves.may_answer(record, observed):
         record, recovery = app_saves.begin_save(record, observed, replica, recovery, left, steps)
         return record, replace(recovery, action=CHECKPOINT)
     if observed.job.level == "App":

@@ -8,6 +8,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
@@ -16,10 +17,17 @@ from argosy.checkpoint.image_names import InvalidImageNameError, Repository, par
 from argosy.dialects.spot import reasons
 from argosy.kinds.meta import Json
 from argosy.kinds.spot import (
+    BUCKET_NAME_PROBLEM,
+    BUCKET_PATH_PROBLEM,
+    BUCKET_PATTERN,
+    BUCKET_TYPES,
+    CREDENTIALS_PROBLEM,
     DURATION_PATTERN,
     INTERVAL_MODES,
     LEVELS,
+    MAX_SECRET_CHARS,
     NAMED_STORAGE_TYPES,
+    SECRET_PATTERN,
     STORAGE_TYPES,
     STRATEGIES,
     CheckpointConfig,
@@ -84,6 +92,8 @@ class SpotJob(Struct, frozen=True, kw_only=True):
     delete_images: bool
     storage_uri: str
     """Where the training itself keeps its checkpoints; empty if that is not said."""
+    storage_credentials: str
+    """Name of the Secret for a bucket; empty: the identity of the pod."""
     gcp_credentials: SecretReference
     recovery: Recovery
     ttl: int | None
@@ -94,14 +104,34 @@ class SpotJob(Struct, frozen=True, kw_only=True):
 
     @property
     def saves_by_order(self) -> bool:
-        """True if the training saves itself where its pods can mount the store, so that it gets orders."""
-        return self.level == "App" and self.storage_uri.partition("://")[0] in SHARED_SCHEMES
+        """True if the training saves itself to a store, so that it gets orders and a folder."""
+        return self.level == "App" and bool(self.storage_uri)
 
-    def checkpoint_policy(self, copy: str) -> CheckpointPolicy:
+    @property
+    def has_bucket(self) -> bool:
+        """True if the pods cannot mount the store, to which the program may also write by itself."""
+        return self.storage_uri.partition("://")[0] not in ("", *SHARED_SCHEMES)
+
+    def checkpoint_policy(self, copy: str, *, has_saved: bool) -> CheckpointPolicy:
         """Return where a copy of the training keeps its checkpoints. A later job of this name has another
-        folder."""
+        folder.
+
+        The URI of a bucket is quoted, because a path may have any character. A program that has never saved
+        to it starts even if it cannot be reached.
+        """
         uri = f"{self.storage_uri}-{self.uid[:8]}"
-        return CheckpointPolicy(uri, self.keep_last, self.interval, self.adaptive, copy=copy)
+        if self.has_bucket:
+            scheme, _, path = uri.partition("://")
+            uri = f"{scheme}://{quote(path)}"
+        return CheckpointPolicy(
+            uri,
+            self.keep_last,
+            self.interval,
+            self.adaptive,
+            credentials=self.storage_credentials,
+            copy=copy,
+            starts_without_store=self.has_bucket and not has_saved,
+        )
 
     @property
     def template_hash(self) -> str:
@@ -181,6 +211,7 @@ def _valid_job(obj: SpotInstanceJob, job_template: Json, repository: Repository)
         keep_last=config.retention.keep_last,
         delete_images=config.retention.delete_images,
         storage_uri=_storage_uri(config.checkpoint_storage, f"{meta.namespace}/{folder}"),
+        storage_credentials=_storage_credentials(config.checkpoint_storage),
         gcp_credentials=spec.gcp_credentials_secret_ref,
         recovery=spec.recovery,
         ttl=ttl if isinstance(ttl, int) else None,
@@ -194,6 +225,10 @@ def _storage_uri(storage: CheckpointStorage | None, folder: str) -> str:
     path = "/".join(part.strip("/") for part in parts if part.strip("/"))
     kind = storage.type.lower()
     return f"{_SCHEMES[kind]}://{'/' if kind == 'file' else ''}{path}"
+
+
+def _storage_credentials(storage: CheckpointStorage | None) -> str:
+    return storage.credentials.name if storage is not None and storage.credentials is not None else ""
 
 
 def _spec_problems(spec: SpotInstanceJobSpec) -> Iterator[str]:
@@ -221,6 +256,7 @@ def _config_problems(config: CheckpointConfig) -> Iterator[str]:
         yield f"{path}.retention.keepLast: invalid value {value}: must be at least 1"
     if config.checkpoint_storage is not None:
         yield from _storage_problems(f"{path}.checkpointStorage", config.checkpoint_storage)
+        yield from _bucket_problems(f"{path}.checkpointStorage", config.checkpoint_storage, config.level)
 
 
 def _storage_problems(path: str, storage: CheckpointStorage) -> Iterator[str]:
@@ -231,6 +267,26 @@ def _storage_problems(path: str, storage: CheckpointStorage) -> Iterator[str]:
         yield f"{path}.type: unknown storage type; must be one of {', '.join(STORAGE_TYPES)}"
     elif kind in NAMED_STORAGE_TYPES and not storage.bucket.strip("/"):
         yield f"{path}.bucket: required if type is {', '.join(NAMED_STORAGE_TYPES)}"
+
+
+def _bucket_problems(path: str, storage: CheckpointStorage, level: str) -> Iterator[str]:
+    """Yield what keeps the operator from sending checkpoints to a bucket."""
+    is_used = level == "App" and storage.type.lower() in BUCKET_TYPES
+    if storage.credentials is not None:
+        name = storage.credentials.name
+        if not is_used:
+            yield f"{path}.credentials: {CREDENTIALS_PROBLEM}"
+        elif len(name) > MAX_SECRET_CHARS or not re.fullmatch(SECRET_PATTERN, name):
+            yield f"{path}.credentials.name: invalid value {quote_value(name)}: must be the name of a Secret"
+    if not is_used:
+        return
+    bucket, _, rest = storage.bucket.strip("/").partition("/")
+    if bucket and not re.fullmatch(BUCKET_PATTERN, bucket):
+        yield f"{path}.bucket: {BUCKET_NAME_PROBLEM}"
+        rest = ""
+    for name, value in (("bucket", rest), ("pathPrefix", storage.path_prefix.strip("/"))):
+        if value and any(part in ("", ".", "..") for part in value.split("/")):
+            yield f"{path}.{name}: {BUCKET_PATH_PROBLEM}"
 
 
 def _recovery_problems(recovery: Recovery) -> Iterator[str]:

@@ -147,7 +147,8 @@ def create_jobs(record: SpotJobRecord, observed: ObservedJob, steps: Steps) -> N
             and observed.job_of(current) is None
             and not replica.failure_message
         ):
-            child = replica_job(observed.job, Run(replica.index, current), observed.complete)
+            run = Run(replica.index, current, record.has_saved)
+            child = replica_job(observed.job, run, observed.complete)
             steps.actions.append(Apply(replace(child, stage=JOB_STAGE)))
 
 

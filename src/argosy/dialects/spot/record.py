@@ -196,6 +196,11 @@ class SpotJobRecord(Struct, frozen=True, omit_defaults=True):
         saved = [replica.saved for replica in self.replicas if replica.saved is not None]
         return max(saved, key=lambda checkpoint: checkpoint.step, default=None)
 
+    @property
+    def has_saved(self) -> bool:
+        """Whether any replica, also one that was removed, has ever acknowledged such a checkpoint."""
+        return self.saved is not None or (self.checkpoint is not None and not self.checkpoint.backup)
+
 
 def encode(record: SpotJobRecord) -> dict[str, object]:
     """Return the record as plain JSON values."""

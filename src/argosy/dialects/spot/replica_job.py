@@ -41,6 +41,8 @@ class Run(Struct, frozen=True):
 
     index: int
     incarnation: Incarnation
+    has_saved: bool = False
+    """Whether any replica has ever acknowledged a checkpoint of its own."""
 
 
 Completion = Callable[[dict[str, object], Workload, CreatePod], dict[str, object]]
@@ -82,7 +84,9 @@ def with_whole_pod(job: SpotJob, complete: Completion) -> SpotJob:
         return job
     template = _mapping(job.job_spec.get("template"))
     name = names.copy_name(0)
-    spec = complete(_mapping(template.get("spec")), _workload(job, name), CreatePod(name, 0, 1, 0))
+    spec = complete(
+        _mapping(template.get("spec")), _workload(job, Run(0, Incarnation(0))), CreatePod(name, 0, 1, 0)
+    )
     return replace(job, pod=msgspec.convert(spec, PodRequirements))
 
 
@@ -102,7 +106,7 @@ def _job_spec(job: SpotJob, run: Run, own: Mapping[str, str], complete: Completi
     pod = _pod_spec(job, run, _mapping(template.get("spec")))
     if job.saves_by_order:
         name = names.copy_name(run.index)
-        pod = complete(pod, _workload(job, name), CreatePod(name, 0, 1, run.incarnation.number))
+        pod = complete(pod, _workload(job, run), CreatePod(name, 0, 1, run.incarnation.number))
     if pod.get("restartPolicy") == "Never" and "podFailurePolicy" not in spec:
         spec["podFailurePolicy"] = _IGNORE_DISRUPTIONS
     metadata["labels"] = {**_mapping(metadata.get("labels")), **own, **bought}
@@ -142,7 +146,7 @@ def _variables(job: SpotJob, run: Run) -> dict[str, str]:
     return {**variables, "ARGOSY_CHECKPOINT_URI": job.storage_uri} if job.storage_uri else variables
 
 
-def _workload(job: SpotJob, copy: str) -> Workload:
+def _workload(job: SpotJob, run: Run) -> Workload:
     """Return a replica as a workload, as far as its pod needs that to save checkpoints."""
     resource = SpotInstanceJob.resource
     return Workload(
@@ -154,7 +158,7 @@ def _workload(job: SpotJob, copy: str) -> Workload:
         generation=job.generation,
         framework="",
         roles={},
-        checkpoint=job.checkpoint_policy(copy),
+        checkpoint=job.checkpoint_policy(names.copy_name(run.index), has_saved=run.has_saved),
     )
 
 
