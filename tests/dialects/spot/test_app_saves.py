@@ -7,11 +7,14 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from argosy.dialects.spot.reconciler import SpotInstanceJobReconciler
 from argosy.dialects.spot.record import SpotJobRecord
 from argosy.kinds.labels import CHECKPOINT_ACK, CHECKPOINT_RESUMED, TRAINING_STEP
 from argosy.kinds.spot import TERMINATION_DEADLINE
 from argosy.plan.record import decode_record
 from argosy.workload.checkpoint_record import SaveOrder
+from argosy.workload.model import Workload
+from argosy.workload.plan import CreatePod
 from argosy.workload.save_acks import write_resumed
 from tests.dialects.spot.test_random_faults import ACTIONS
 from tests.dialects.spot.test_random_faults import CHANGES as FAULT_CHANGES
@@ -415,6 +418,27 @@ def test_a_program_that_has_reported_a_step_is_ordered_to_save_before_it_gets_si
     assert simulator.open_order().stop == {"replica-0": "0"}
     simulator.run(35)
     assert old not in simulator.jobs, "30 of 60 seconds are left for it to save"
+
+
+def test_only_pods_of_a_training_that_has_never_saved_start_without_the_bucket(bucket: Json) -> None:
+    simulator = Trainings({**CHANGES, **bucket})
+    may_start: dict[int, bool] = {}
+
+    def complete(spec: Json, workload: Workload, pod: CreatePod) -> Json:
+        assert workload.checkpoint is not None
+        if workload.checkpoint.copy == "replica-0":
+            may_start[pod.replacement] = workload.checkpoint.starts_without_store
+        return spec
+
+    simulator.reconciler = SpotInstanceJobReconciler(simulator.settings, complete=complete)
+    simulator.run(1)
+    simulator.lose_node(str(simulator.replica(0)["nodeName"]))
+    simulator.run(MINUTE)
+    simulator.save(0, 100)
+    simulator.run(1)
+    simulator.lose_node(str(simulator.replica(0)["nodeName"]))
+    simulator.run(2 * MINUTE)
+    assert may_start == {0: True, 1: True, 2: False}
 
 
 def test_a_job_without_a_storage_gets_no_orders() -> None:
