@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -122,6 +123,21 @@ def test_reasons_stand_in_the_reasons_modules_only() -> None:
 def test_every_reason_has_one_constant_in_camel_case_named_after_it(module: ModuleType) -> None:
     for name, value in constants(module).items():
         assert re.sub(r"(?<=[a-z])(?=[A-Z])", "_", value).upper() == name
+
+
+def test_reason_of_machines_is_defined_once_and_repeated_by_name() -> None:
+    defined = Counter(
+        value for module in (machine_reasons, pool_reasons, spot_reasons) for value in own_literals(module)
+    )
+    assert [value for value, count in defined.items() if count > 1] == []
+
+
+def own_literals(module: ModuleType) -> set[str]:
+    """Return the strings that a module itself has as values, not those of other modules that it repeats."""
+    assert module.__file__
+    statements = ast.parse(Path(module.__file__).read_text()).body
+    assigned = (node.value for node in statements if isinstance(node, ast.AnnAssign | ast.Assign))
+    return {str(value.value) for value in assigned if isinstance(value, ast.Constant)}
 
 
 @pytest.mark.parametrize(

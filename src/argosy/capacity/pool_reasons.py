@@ -13,7 +13,7 @@ from argosy.workload import reasons as workload_reasons
 # Types of conditions.
 ACCEPTED: Final = workload_reasons.ACCEPTED
 """The spec is valid."""
-READY: Final = "Ready"
+READY: Final = reasons.READY
 """All machines are ready nodes. False: the reason is that of a machine's own condition, or one of these."""
 
 # Reasons of Accepted; the first also of Events.
@@ -21,7 +21,7 @@ INVALID_SPEC: Final = workload_reasons.INVALID_SPEC
 """The spec is invalid, and nothing is changed until it is valid."""
 
 # Reasons of Ready.
-ALL_READY: Final = "AllReady"
+ALL_READY: Final = reasons.ALL_READY
 """All machines are ready nodes."""
 PROVISIONING: Final = reasons.PROVISIONING
 """At least one machine is not a ready node yet."""

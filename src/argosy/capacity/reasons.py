@@ -65,6 +65,8 @@ JOIN_ATTEMPTS_EXHAUSTED: Final = "JoinAttemptsExhausted"
 
 READY: Final = "Ready"
 """The machine is a ready node."""
+ALL_READY: Final = "AllReady"
+"""All machines of a job or a pool are ready nodes."""
 NODE_MISSING: Final = "NodeMissing"
 """The machine has not joined the cluster yet."""
 NODE_NOT_READY: Final = "NodeNotReady"

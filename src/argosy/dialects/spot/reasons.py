@@ -54,7 +54,7 @@ SECRET_NOT_FOUND: Final = machine_reasons.SECRET_NOT_FOUND
 """The Secret does not exist, or may not be used from this namespace."""
 NOT_REQUIRED: Final = "NotRequired"
 """All replicas run on nodes of the cluster, and nothing is bought."""
-ALL_READY: Final = "AllReady"
+ALL_READY: Final = machine_reasons.ALL_READY
 """All bought VMs are ready nodes."""
 PROVISIONING: Final = machine_reasons.PROVISIONING
 """At least one VM is not a ready node yet."""
