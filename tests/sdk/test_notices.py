@@ -36,12 +36,12 @@ def test_each_order_is_told_once(tmp_path: Path) -> None:
 
 
 PROGRAM = """
-import signal, threading
+import os, signal, threading
 from argosy_sdk import on_notice, orders
 orders._WATCH_SECONDS = 3600.0
-signal.signal(signal.SIGUSR1, lambda number, frame: print("own handler", flush=True))
+signal.signal(signal.SIGUSR1, lambda number, frame: os.write(1, b"own handler\\n"))
 told = threading.Event()
-on_notice(lambda order: (print("order", order.epoch, order.reason, flush=True), told.set()))
+on_notice(lambda order: (os.write(1, f"order {order.epoch} {order.reason}\\n".encode()), told.set()))
 print("ready", flush=True)
 told.wait()
 """
