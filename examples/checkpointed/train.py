@@ -10,7 +10,7 @@ import os
 import time
 from pathlib import Path
 
-from argosy_sdk import due, latest, open_order, saving
+from argosy_sdk import due, latest, open_order, saving, should_stop
 
 STEPS, PACE = int(os.environ.get("STEPS", "200")), float(os.environ.get("PACE", "0.05"))
 FOLDER = Path(os.environ["ARGOSY_CHECKPOINT_DIR"])
@@ -32,14 +32,13 @@ def main() -> None:
             step += 1
             state = train(state, step)
             print(step, file=computed)
-            if not due(step) or (FOLDER / "hold").exists():
-                continue
-            order = open_order()
-            with saving(step) as folder:
-                (folder / "state.txt").write_text(f"{step} {state}")
-            print(f"saved step {step}{f' ({order.reason})' if order else ''}", flush=True)
-            if order and order.stop:
-                time.sleep(3600)  # the pod is deleted; every further step would be lost
+            if due(step) and not (FOLDER / "hold").exists():
+                order = open_order()
+                with saving(step) as folder:
+                    (folder / "state.txt").write_text(f"{step} {state}")
+                print(f"saved step {step}{f' ({order.reason})' if order else ''}", flush=True)
+            while should_stop():
+                time.sleep(1)  # the pod is deleted; every further step would be lost
     print(f"state {state[:12]} after {STEPS} steps", flush=True)
 
 

@@ -15,7 +15,7 @@ from multiprocessing.connection import Client, Connection, Listener
 
 import numpy as np
 
-from argosy_sdk import due, latest, open_order, saving
+from argosy_sdk import due, latest, open_order, saving, should_stop
 
 CLASSES, PIXELS = 10, 64
 SHAPE = (PIXELS + 1, CLASSES)
@@ -85,8 +85,8 @@ def save(weights: np.ndarray, step: int) -> None:
         np.save(folder / "weights.npy", weights)
     if order:
         print(f"saved step {step}, because of: {order.reason}", flush=True)
-    if order and order.stop:
-        time.sleep(3600)  # the pods are deleted; every further step would be lost
+    while should_stop():
+        time.sleep(1)  # the pods are deleted; every further step would be lost
 
 
 def report(weights: np.ndarray) -> int:

@@ -25,7 +25,17 @@ from argosy_sdk.errors import CheckpointError
 from argosy_sdk.orders import Order
 from argosy_sdk.session import Session
 
-__all__ = ["CheckpointError", "Order", "agree", "due", "latest", "on_notice", "open_order", "saving"]
+__all__ = [
+    "CheckpointError",
+    "Order",
+    "agree",
+    "due",
+    "latest",
+    "on_notice",
+    "open_order",
+    "saving",
+    "should_stop",
+]
 
 _SESSION = Session()
 
@@ -84,6 +94,18 @@ def open_order() -> Optional[Order]:
             print("a checkpoint must be complete at", order.by)
     """
     return _SESSION.open_order()
+
+
+def should_stop() -> bool:
+    """Return True if a checkpoint was saved because this pod ends: every further step would be lost.
+
+    Ask after each step. That the pod ends may become known only after the checkpoint was ordered or saved.
+    Do not exit: the pod is ended from outside.
+
+        while should_stop():
+            time.sleep(1)
+    """
+    return _SESSION.should_stop()
 
 
 def on_notice(callback: Callable[[Order], None]) -> None:

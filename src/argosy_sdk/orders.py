@@ -27,7 +27,10 @@ class Order(NamedTuple):
     by: Optional[datetime]
     """When the checkpoint must be complete; None if there is no deadline."""
     stop: bool
-    """Whether the pod is ended afterwards. Do not exit by yourself: that would count as success."""
+    """Whether the pod is ended afterwards. Do not exit by yourself: that would count as success.
+
+    It may become true while the order is open, or after it was answered (`should_stop`).
+    """
 
 
 def read_order(path: Path) -> Optional[Order]:

@@ -75,6 +75,11 @@ class Session:
         order = read_order(environment.orders_path(self._environ))
         return order if order is not None and order.epoch > self._epoch else None
 
+    def should_stop(self) -> bool:
+        """Return True if the order that was answered last ends this pod."""
+        order = read_order(environment.orders_path(self._environ))
+        return order is not None and order.stop and order.epoch == self._epoch
+
     @contextmanager
     def saving(
         self, step: int, rank: Optional[int] = None, world: Optional[int] = None, timeout: float = 600.0

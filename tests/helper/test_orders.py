@@ -96,6 +96,23 @@ def test_each_order_is_written_once_and_asked_for_by_the_last_number(tmp_path: P
     assert operator.queries[0] == {"wait": "30s", "role": "worker", "index": "0", "seen": ""}
 
 
+def test_pod_that_shall_stop_too_after_an_order_that_it_has_seen_learns_it_once(tmp_path: Path) -> None:
+    trains_on = {**order(8), "stop": False}
+    outdated = [trains_on, order(8), order(7), {**order(8), "action": "None"}]
+    operator = Operator(trains_on, order(7), order(8), *outdated)
+    wanted = settings(tmp_path)
+    listener = OrderListener(operator, wanted, threading.Event())
+    assert listener.run_once()
+    assert not listener.run_once(), "that is another order, of before"
+    assert json.loads(wanted.orders.read_text())["stop"] is False
+    assert listener.run_once()
+    assert json.loads(wanted.orders.read_text()) == order(8)
+    assert not any(listener.run_once() for _ in outdated), "a replica whose cache lags takes nothing back"
+    assert json.loads(wanted.orders.read_text()) == order(8)
+    assert [query.get("stop") for query in operator.queries] == [None, "0", "0", "1", "1", "1", "1"]
+    assert [query["seen"] for query in operator.queries] == ["", *["8"] * 6]
+
+
 def test_folder_is_looked_at_often_until_the_order_is_answered(tmp_path: Path) -> None:
     listener = OrderListener(Operator(order(8), order(9, "None")), settings(tmp_path), threading.Event())
     assert not listener.is_ordered(0)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from argosy.engine.client import Client
@@ -108,6 +109,19 @@ async def test_request_waits_for_an_order_that_the_pod_has_not_seen(acks: Acks) 
     acks.stage.order("mnist", SaveOrder(9, "interval", "Interval", NOW, NOW))
     assert (await waiting)[1]["epoch"] == 9
     assert (await acks.order("seen=9&wait=0s"))[1]["epoch"] == 9
+
+
+async def test_request_waits_until_its_pod_shall_stop_too_after_an_order_that_it_has_seen(acks: Acks) -> None:
+    waiting = asyncio.create_task(acks.order("role=worker&index=0&seen=8&stop=0&wait=30s"))
+    knows = asyncio.create_task(acks.order("role=worker&index=1&seen=8&stop=1&wait=30s"))
+    of_earlier_version = asyncio.create_task(acks.order("role=worker&index=0&seen=8&wait=30s"))
+    acks.stage.order("mnist", replace(ORDER, stop={"worker": "0-1"}))
+    answer = (await waiting)[1]
+    assert (answer["epoch"], answer["stop"]) == (8, True)
+    assert (await acks.order("role=worker&index=0&seen=8&stop=0&wait=30s"))[1]["stop"] is True
+    acks.stage.order("mnist", SaveOrder(9, "interval", "Interval", NOW, NOW))
+    assert (await knows)[1]["epoch"] == 9
+    assert (await of_earlier_version)[1]["epoch"] == 9, "its helper writes each order once"
 
 
 async def test_answered_order_is_none_to_pods_that_start_now(acks: Acks) -> None:

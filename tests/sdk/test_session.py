@@ -170,6 +170,32 @@ def test_a_checkpoint_is_due_once_for_each_order(tmp_path: Path) -> None:
     assert training.due(1), "an order is answered also by a step that was saved before"
 
 
+def test_program_stops_once_it_has_saved_for_an_order_that_ends_its_pod(tmp_path: Path) -> None:
+    training = session(tmp_path)
+    assert not training.should_stop()
+    order(tmp_path, 8, stop=True)
+    assert not training.should_stop(), "it saves first"
+    save(training, 1)
+    assert training.should_stop()
+    restarted = session(tmp_path)
+    restarted.latest()
+    assert restarted.should_stop(), "its container was restarted"
+    order(tmp_path, 9)
+    assert not training.should_stop()
+    save(training, 2)
+    assert not training.should_stop()
+
+
+def test_program_that_has_saved_learns_later_that_its_pod_ends(tmp_path: Path) -> None:
+    training = session(tmp_path)
+    order(tmp_path, 8)
+    save(training, 1)
+    assert not training.should_stop()
+    order(tmp_path, 8, stop=True)
+    assert training.should_stop()
+    assert training.open_order() is None, "it does not save twice for one order"
+
+
 def test_an_order_that_the_resumed_checkpoint_answered_is_not_open(tmp_path: Path) -> None:
     order(tmp_path, 8)
     save(session(tmp_path), 1)

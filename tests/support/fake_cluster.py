@@ -146,6 +146,8 @@ class FakeCluster:
         """Role, index and uid of deleted pods."""
         self.backed_up: dict[str, str] = {}
         """Names of all CheckpointBackups that were ever made, and of their pods."""
+        self.stopped: set[str] = set()
+        """Uids of pods that have saved before they end: their programs do not train on."""
         self.slots: int | None = None
         """Pods that nodes have room for; further ones are unschedulable."""
         self.announced: dict[str, Announcement] = {}
@@ -322,6 +324,12 @@ class FakeCluster:
         stored = decode(self.job.status) if self.job else None
         order = stored.order_in_force if stored else None
         ending = [pod for pod in self.pods.values() if pod.terminating and pod.phase == "Running"]
+        if order is not None and answers and not order.level and not at_end:
+            self.stopped |= {
+                pod.uid
+                for pod in self.live_pods("Running")
+                if pod.index in IndexSet.decode(order.stop.get(pod.role, ""))
+            }
         for pod in (ending if at_end else self.live_pods("Running"))[:1]:
             self.steps += 1
             epoch = order.epoch if order and answers else 0
@@ -561,7 +569,9 @@ class FakeCluster:
         for notice in record.notices:
             answer, before = (record.attempt, notice.id), known.get(notice.id)
             if notice.response not in (NoticeResponse.SCALE_IN, NoticeResponse.SIGNAL_AND_MOVE):
-                if answer in self.answered:  # a checkpoint was missed, and the clock may have been set back
+                # A checkpoint was missed, and the clock may have been set back. One that waits until the job
+                # can save has not been answered yet: what was answered is an earlier one of the same node.
+                if answer in self.answered and notice.step:
                     self.answered[answer] = notice.deadline
                 continue
             if before is None or (before.response, before.replicas) != (notice.response, notice.replicas):

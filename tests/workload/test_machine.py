@@ -441,6 +441,8 @@ class Life(RuleBasedStateMachine):
             assert not pods
             return
         assert record.waiting is None or record.phase is not Phase.RUNNING or record.waiting.reason
+        stopped = {pod.name for pod in pods if pod.uid in self.cluster.stopped and not pod.ended}
+        assert not stopped or self.cluster.record_lost, "programs have stopped, and their pods are kept"
         for pod in pods:
             retired = pod.ended and pod.index in record.role(pod.role).retired
             assert is_current(record, pod) or retired, f"{pod} is left over"

@@ -266,6 +266,32 @@ def test_second_notice_shares_the_order_of_the_first() -> None:
     assert [name for name, _ in deleted(plan)] == ["job-worker-1", "job-worker-2"]
 
 
+def test_pod_that_takes_the_place_of_one_that_did_not_save_in_time_is_not_asked_to_stop() -> None:
+    life = Life(job())
+    for at in (0, 25, 30):
+        life.decide(at, workers(), SPOT)
+    plan = life.decide(31, (workers()[0], workers()[2]))
+    assert [action for action in plan.actions if isinstance(action, CreatePod)] == [
+        CreatePod("worker", 1, 1, 1)
+    ]
+    order = life.record.order_in_force
+    assert order, "a checkpoint is still welcome"
+    assert order.late
+    assert order.stop == {}, "nobody would replace the new pod when it has stopped"
+
+
+def test_pod_that_is_created_again_meanwhile_is_not_asked_to_stop() -> None:
+    life = Life(job())
+    other = replace(SPOT, node="n2", uid="u2")
+    life.decide(0, workers(), SPOT, other)
+    life.decide(2, (workers()[0], workers()[2]), SPOT, other)
+    assert life.record.order_in_force
+    assert life.record.order_in_force.stop == {"worker": "2"}
+    again = replace(pod(1, node="n3"), created=later(2))
+    plan = life.decide(9, (*workers(saved())[::2], again), SPOT, other)
+    assert [name for name, _ in deleted(plan)] == ["job-worker-2"]
+
+
 def test_evicted_pod_is_asked_to_save_within_its_grace_period() -> None:
     life = Life(job())
     evicted = {"terminating": True, "disrupted": True, "deletion_time": later(40)}
@@ -343,6 +369,15 @@ def test_pod_that_nobody_evicts_is_moved_all_the_same() -> None:
     life = drained()
     assert life.decide(5, workers(saved()), DRAIN).requeue_at == later(35)
     assert deleted(life.decide(35, workers(saved()), DRAIN)) == [("job-worker-1", None)]
+
+
+def test_pod_that_waits_for_its_eviction_is_still_asked_to_stop_by_the_next_order() -> None:
+    life = drained()
+    life.decide(5, workers(saved()), DRAIN)
+    life.decide(6, workers(saved()), DRAIN, replace(SPOT, node="n2", uid="u2", deadline=later(60)))
+    assert life.record.order_in_force
+    assert life.record.order_in_force.epoch > EPOCH
+    assert life.record.order_in_force.stop == {"worker": "1-2"}
 
 
 def test_eviction_moves_the_whole_job_if_it_restarts_as_a_whole() -> None:

@@ -152,22 +152,30 @@ class OrderListener:
                 time.sleep(max(started + RETRY_SECONDS - time.monotonic(), 0.0))
 
     def run_once(self) -> bool:
-        """Wait for a newer order and write it; return False if there was none for some time."""
+        """Wait for a newer order and write it; return False if there was none for some time.
+
+        Another notice may ask this pod to stop after an order that it has seen. Nothing takes that back: a
+        replica whose cache lags shows how it was before.
+        """
         seen = self._order.get("epoch")
         query = {
             "wait": f"{POLL_SECONDS}s",
             "role": self._settings.role,
             "index": str(self._settings.replica),
+            "seen": "" if seen is None else str(seen),
         }
-        order = self._endpoint.get(
-            "orders", {**query, "seen": "" if seen is None else str(seen)}, None, read_order
-        )
-        if isinstance(seen, int) and _epoch(order) <= seen:
+        if seen is not None:
+            query["stop"] = str(int(_stops(self._order)))
+        order = self._endpoint.get("orders", query, None, read_order)
+        is_known = isinstance(seen, int) and _epoch(order) <= seen
+        if is_known and not (_epoch(order) == seen and _stops(order) and not _stops(self._order)):
             return False
         replace_file(self._settings.orders, json.dumps(order).encode(), 0o644)
         self._order = order
         self._wake.set()
-        if order.get("action") == "Save":
+        if is_known:
+            print(f"argosy: this pod ends too once order {_epoch(order)} is answered", flush=True)
+        elif order.get("action") == "Save":
             print(f"argosy: order {_epoch(order)} to save a checkpoint ({order.get('reason')})", flush=True)
             self._signal_programs()
         return True
@@ -274,6 +282,11 @@ def read_order(body: bytes) -> dict[str, object] | None:
 def _epoch(order: Mapping[str, object]) -> int:
     epoch = order["epoch"]
     return epoch if isinstance(epoch, int) else 0
+
+
+def _stops(order: Mapping[str, object]) -> bool:
+    """Return True if the pod ends once it has answered this order."""
+    return order.get("action") == "Save" and order.get("stop") is True
 
 
 def _print(text: str) -> None:

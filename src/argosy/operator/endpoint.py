@@ -148,8 +148,12 @@ class Endpoint:
         return Response(msgspec.json.encode({"etag": etag}))
 
     async def _order_response(self, request: Request, namespace: str, name: str) -> Response:
-        """Answer as soon as there is an order that the client has not seen, or a newer one is not needed."""
-        seen = _number(request, "seen", MAX_NUMBER)
+        """Answer as soon as there is an order that the client has not seen, or a newer one is not needed.
+
+        Or as soon as its pod shall stop too, which it did not when the client has seen the order. A client
+        that does not say whether it did gets every order once.
+        """
+        seen, stop = _number(request, "seen", MAX_NUMBER), request.parameter("stop")
         role, index = request.parameter("role"), _number(request, "index", MAX_INDEX) or 0
         deadline = _now() + _wait_seconds(request)
         await self._wait_for_job(request, namespace, name)
@@ -159,7 +163,7 @@ class Endpoint:
                 if job.workload is not None and job.workload.checkpoint is None:
                     raise HttpError(404, "the job keeps no checkpoints")
                 view = self._context.job_views.order(job, role, index)
-                if seen is None or view.epoch > seen:
+                if seen is None or view.epoch > seen or (view.epoch == seen and view.stop and stop == "0"):
                     break
                 if self._context.job_views.closing or not await changes.wait_for_record(deadline):
                     break

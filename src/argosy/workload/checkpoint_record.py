@@ -25,7 +25,8 @@ class SaveOrder(Struct, frozen=True, omit_defaults=True, rename="camel"):
     by: datetime
     """When it must be done; afterwards it is late, and nothing waits for it any more."""
     stop: Mapping[str, str] = field(default_factory=dict)
-    """The replicas whose pods end when it is done, by role, as encoded `IndexSet`s."""
+    """The replicas whose pods end when it is done, by role, as encoded `IndexSet`s. Others may be added, and
+    those are left out whose pods were created after it."""
     late: bool = False
     level: str = ""
     """Process: a CheckpointBackup is made of the pod; the program is not asked. Empty: the program saves."""

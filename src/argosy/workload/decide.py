@@ -220,6 +220,7 @@ def _converge(workload: Workload, record: Record, observed: Observed, now: datet
     if record.attempt_started_at is None and (creation.create or (creates_no_pods and admission.allowed)):
         record = phases.with_attempt_started(workload, record, now)
     record = gang.mark_scheduled(workload, _with_phase(workload, record, observed, now), observed, now)
+    record = saves.without_stops_of(record, creation.create)
     record = wait_reasons.with_wait_reason(workload, record, observed, admission, creation, now)
     forced, recheck_at = pods.forced_deletions(workload.limits, observed, now)
     actions = (

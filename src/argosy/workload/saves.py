@@ -9,7 +9,7 @@ A checkpoint has the time of the node on which it was saved, and clocks of nodes
 recorded that is still to come, and one that cannot be right does not decide which checkpoint is the newest.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -20,9 +20,10 @@ from argosy.workload import checkpoint_messages, process_saves, reasons
 from argosy.workload.checkpoint_record import SavedCheckpoint, SaveOrder
 from argosy.workload.clock_skew import deadline
 from argosy.workload.current_pods import all_current_pods
-from argosy.workload.index_set import IndexSet
+from argosy.workload.index_set import EMPTY, IndexSet
 from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
+from argosy.workload.plan import CreatePod
 from argosy.workload.record import Record
 from argosy.workload.save_intervals import jitter, save_interval
 
@@ -77,10 +78,12 @@ def with_order(
 ) -> Record:
     """Return the record with an order, in the place of the last one.
 
-    Its number grows with time too, so that it also grows if the Record was lost.
+    Its number grows with time too, so that it also grows if the Record was lost. Pods that were asked to stop
+    before still are.
     """
     epoch = max(int(now.timestamp()), last_epoch(record) + 1)
-    return replace(record, order=SaveOrder(epoch, identity, reason, now, by, stop or {}))
+    stop = _union(stop or {}, _still_asked(record))
+    return replace(record, order=SaveOrder(epoch, identity, reason, now, by, stop))
 
 
 def with_shared_order(
@@ -89,7 +92,8 @@ def with_shared_order(
     """Return the record with an order before these replicas end: the one in force, or a new one.
 
     One that asks no replica to stop is not shared by a cause that does: its pods may have saved already and
-    train on.
+    train on. Replicas that are added to one that asks others learn of it under its number, so that all save
+    once; those that have saved already stop then.
     """
     order = record.order_in_force
     if order is None or order.late or (stop and not order.stop):
@@ -172,6 +176,22 @@ def with_stops_done(record: Record) -> Record:
     return replace(record, order=replace(order, stop={})) if order and not order.level else record
 
 
+def without_stops_of(record: Record, created: Sequence[CreatePod]) -> Record:
+    """Return the record in which the pods that are created now are not asked to stop.
+
+    An order that is late, or not answered yet, stays in force for them, and they may answer it. Those that
+    were asked were others, and nothing replaces the new ones when they have stopped.
+    """
+    order = record.order
+    if order is None or not order.stop or not created:
+        return record
+    stop = {name: IndexSet.decode(indexes) for name, indexes in order.stop.items()}
+    for pod in created:
+        stop[pod.role] = stop.get(pod.role, EMPTY) - IndexSet.of((pod.index,))
+    left = {name: indexes.encode() for name, indexes in stop.items() if indexes}
+    return record if left == order.stop else replace(record, order=replace(order, stop=left))
+
+
 def is_in_force(record: Record, epoch: int, now: datetime) -> bool:
     """Return True if an order is waited for: it is neither answered, late nor replaced by another one."""
     order = record.order_in_force
@@ -211,6 +231,17 @@ def completed_event(before: Record | None, after: Record) -> tuple[EmitEvent, ..
     if after.saved is None or (before and before.saved and before.saved.digest == after.saved.digest):
         return ()
     return (EmitEvent("Normal", reasons.CHECKPOINT_COMPLETED, checkpoint_messages.completed(after.saved)),)
+
+
+def _still_asked(record: Record) -> dict[str, str]:
+    """Return the replicas that were asked to stop and are not replaced or removed yet."""
+    if record.order is None or record.order.level:
+        return {}
+    left = {
+        name: IndexSet.decode(indexes) & record.role(name).wanted
+        for name, indexes in record.order.stop.items()
+    }
+    return {name: indexes.encode() for name, indexes in left.items() if indexes}
 
 
 def _union(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, str]:
