@@ -29,6 +29,7 @@ from argosy.workload.model import (
     Rules,
     Workload,
 )
+from argosy.workload.observed import ObservedPod
 from argosy.workload.record import MAX_RESTART_HISTORY, Record
 from argosy.workload.record_encoding import decode
 from argosy.workload.restarts.causes import CONTAINER, RestartCause
@@ -47,6 +48,15 @@ PROCESSES = replace(
     ORDERED, uri="", level=CheckpointLevel.PROCESS, images=ImageTarget("registry.example", "train")
 )
 RULES = Rules(succeeded_when=(("worker",),), failed_when=(("worker",), ("chief",)))
+DISRUPTIONS = frozenset(
+    {
+        RestartCause.DELETED,
+        RestartCause.DISRUPTED,
+        RestartCause.EVICTED,
+        RestartCause.NODE_LOST,
+        RestartCause.PREEMPTED,
+    }
+)
 
 
 class Life(RuleBasedStateMachine):
@@ -55,6 +65,11 @@ class Life(RuleBasedStateMachine):
     cluster: FakeCluster
     wiped = False
     in_place = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disturbed: set[tuple[str, int, str]] = set()
+        """Role, index and uid of pods that ended, or about whose end something was known."""
 
     @initialize(
         scope=st.sampled_from(RestartScope),
@@ -417,6 +432,24 @@ class Life(RuleBasedStateMachine):
         deleted = Counter((role, index) for role, index, _ in self.cluster.deleted)
         assert Counter((entry.role, entry.index) for entry in disrupted) <= deleted
         assert not causes[RestartCause.CONTAINER_RESTART], "this cause is for metrics only"
+
+    @invariant()
+    def disruption_of_a_pod_is_recorded_once(self) -> None:
+        cluster, record = self.cluster, self._record()
+        self.disturbed |= cluster.deleted | {
+            (pod.role, pod.index, pod.uid)
+            for pod in cluster.pods.values()
+            if pod.terminating or pod.ended or pod.node in cluster.announced or not self._has_good_node(pod)
+        }
+        if record is None or self.wiped:
+            return
+        recorded = Counter(
+            (entry.role, entry.index) for entry in record.restart_history if entry.cause in DISRUPTIONS
+        )
+        assert recorded <= Counter((role, index) for role, index, _ in self.disturbed)
+
+    def _has_good_node(self, pod: ObservedPod) -> bool:
+        return not pod.node or self.cluster.nodes[pod.node] is NodeState.READY
 
     @invariant()
     def restarts_escalate_within_their_limits(self) -> None:

@@ -6,6 +6,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
+from argosy.dialects.ares.dialect import SEMANTICS as ARES
 from argosy.workload.announcements import Announcement, NoticeCause
 from argosy.workload.decide import decide
 from argosy.workload.index_set import IndexSet
@@ -239,6 +240,27 @@ def test_evicted_pod_of_an_elastic_role_is_replaced_while_it_terminates() -> Non
     assert [entry.cause for entry in plan.record.restart_history] == ["Evicted"]
     gone = decide(workload(WORKERS), plan.record, observe((*workers(3), pod(4))), later(31))
     assert gone.record.notices == ()
+
+
+CUT_OFF = {"node that works": (), "node that is cut off": ("n3",)}
+
+
+@pytest.mark.parametrize("nodes_down", CUT_OFF.values(), ids=CUT_OFF.keys())
+def test_evicted_pod_whose_index_comes_back_while_it_still_ends_is_recorded_once(
+    nodes_down: Sequence[str],
+) -> None:
+    """New pods of AresJobs do not wait for the end of old ones."""
+    [evicted] = workers(w3={**EVICTED, "deletion_time": later(30)})[3:]
+    job = replace(workload(WORKERS), semantics=ARES)
+    moved = decide(job, running(), observe((*workers(3), evicted)), later(0))
+    pods = (*workers(3), evicted, pod(4, node="n4"))
+    joined = decide(job, moved.record, observe(pods, nodes_down=nodes_down), later(2))
+    assert replicas(joined) == [0, 1, 2, 4]
+    larger = replace(job, roles={"worker": replace(WORKERS, replicas=5)}, generation=2)
+    plan = decide(larger, joined.record, observe(pods, nodes_down=nodes_down), later(40))
+    assert (replicas(plan), created(plan)) == ([0, 1, 2, 3, 4], [3])
+    assert [entry.cause for entry in plan.record.restart_history] == ["Evicted"]
+    assert plan.restart_causes == ()
 
 
 def test_evicted_pod_of_another_role_is_no_notice_once_it_terminates() -> None:

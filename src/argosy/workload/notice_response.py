@@ -26,7 +26,6 @@ from argosy.workload.notice import MAX_NOTICES, Notice, NoticeResponse, OpenNoti
 from argosy.workload.notice_saves import (
     ends_at_deadline,
     eviction_limit,
-    is_recorded,
     move_pods,
     moved_entry,
     next_step,
@@ -278,7 +277,7 @@ def _with_scale_in(
     """Return the record in which these replicas leave their roles, if there are any."""
     noticed = noticed_pods(workload, record, observed, opened)
     moved = [pod for pod in noticed if pod in released or pod.index in leaving.get(pod.role, ())]
-    entries = [moved_entry(pod, opened, now) for pod in moved if not is_recorded(record, pod)]
+    entries = record.unrecorded(moved_entry(pod, opened, now) for pod in moved)
     added: dict[str, IndexSet] = {}
     for name, indexes in leaving.items():
         record, added[name] = _with_moved_replicas(workload, record, observed, now, name, indexes)

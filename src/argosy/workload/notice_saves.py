@@ -22,7 +22,7 @@ from argosy.workload.notice import NoticeResponse, OpenNotice, SaveStep
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RestartEntry
 from argosy.workload.release import can_release
-from argosy.workload.restarts.causes import RestartCause, pod_fingerprint, restart_entry
+from argosy.workload.restarts.causes import RestartCause, disruption_entry, pod_fingerprint
 from argosy.workload.restarts.losses import LostPod
 from argosy.workload.restarts.policy import with_losses
 from argosy.workload.saves import (
@@ -152,7 +152,7 @@ def move_pods(
         if _is_replaced(workload, record, pod)
         and (was_asked or pod.phase != "Succeeded")
         and not can_release(workload, record, NoticeCause(notice.cause), pod)
-        and not is_recorded(record, pod)
+        and not _is_recorded(record, pod)
     ]
     if not pods:
         return record, ()
@@ -215,19 +215,19 @@ def nodes_to_avoid(workload: Workload, record: Record) -> tuple[str, ...]:
     return tuple(sorted(nodes - {""}))
 
 
-def is_recorded(record: Record, pod: ObservedPod) -> bool:
+def moved_entry(pod: ObservedPod, notice: OpenNotice, now: datetime) -> RestartEntry:
+    """Return what the restart history says about a pod that is moved."""
+    entry = disruption_entry(pod, now, RestartScope.POD)
+    if pod.disrupted:
+        return entry
+    detail = messages.announced_end(notice.node, notice.cause, notice.source)
+    return replace(entry, cause=RestartCause.DISRUPTED, detail=detail, exit_code=None)
+
+
+def _is_recorded(record: Record, pod: ObservedPod) -> bool:
     """Return True if the restart history has the disruption of this pod already."""
     fingerprint = pod_fingerprint(pod)
     return any(entry.pod_fingerprint == fingerprint for entry in record.restart_history)
-
-
-def moved_entry(pod: ObservedPod, notice: OpenNotice, now: datetime) -> RestartEntry:
-    """Return what the restart history says about a pod that is moved."""
-    entry = restart_entry(pod, now, RestartScope.POD)
-    if not pod.disrupted:
-        detail = messages.announced_end(notice.node, notice.cause, notice.source)
-        entry = replace(entry, cause=RestartCause.DISRUPTED, detail=detail, exit_code=None)
-    return replace(entry, pod_fingerprint=pod_fingerprint(pod))
 
 
 def _is_replaced(workload: Workload, record: Record, pod: ObservedPod) -> bool:

@@ -3,7 +3,7 @@
 If the Record is lost, `record_sync` restores attempt and replacement numbers from the labels of the pods.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from msgspec import Struct, field
@@ -66,7 +66,7 @@ class RestartEntry(Struct, frozen=True, omit_defaults=True, rename="camel"):
     also_lost: int = 0
     """Other pods that were lost at the same time and are replaced by the same restart."""
     pod_fingerprint: int = 0
-    """Identifies a disrupted pod, so that it is recorded once (`pod_fingerprint`)."""
+    """Identifies a disrupted pod, so that it is recorded once (`Record.unrecorded`)."""
 
 
 class RoleRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -311,10 +311,24 @@ class Record(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
     def with_restarts(self, *restarts: RestartEntry) -> "Record":
         """Return the record with these restarts in its history, without the oldest if there are too many."""
+        new = self.unrecorded(restarts)
         return (
-            replace(self, restart_history=(*self.restart_history, *restarts)[-MAX_RESTART_HISTORY:])
-            if restarts
+            replace(self, restart_history=(*self.restart_history, *new)[-MAX_RESTART_HISTORY:])
+            if new
             else self
+        )
+
+    def unrecorded(self, restarts: Iterable[RestartEntry]) -> tuple[RestartEntry, ...]:
+        """Return those of these restarts that the history does not have yet.
+
+        A disrupted pod may be found lost again: an index that has left its role may come back while its old
+        pod still ends. What more was restarted for it is recorded too.
+        """
+        known = {(entry.pod_fingerprint, entry.scope) for entry in self.restart_history}
+        return tuple(
+            entry
+            for entry in restarts
+            if not entry.pod_fingerprint or (entry.pod_fingerprint, entry.scope) not in known
         )
 
 

@@ -10,6 +10,8 @@ from collections.abc import Set
 from datetime import datetime
 from enum import StrEnum
 
+from msgspec.structs import replace
+
 from argosy.workload.observed import ObservedPod
 from argosy.workload.record import RestartEntry
 
@@ -96,6 +98,13 @@ def restart_entry(
     return RestartEntry(
         at, pod.role, pod.index, cause, scope, pod.attempt, code, pod.node, detail[:_MAX_DETAIL_CHARS]
     )
+
+
+def disruption_entry(
+    pod: ObservedPod, at: datetime, scope: str = "", down: Set[str] = frozenset()
+) -> RestartEntry:
+    """Return the entry for a pod that did not fail by itself; the history has it once."""
+    return replace(restart_entry(pod, at, scope, down), pod_fingerprint=pod_fingerprint(pod))
 
 
 def container_restart_entry(pod: ObservedPod, at: datetime) -> RestartEntry:

@@ -6,13 +6,11 @@ more of them at once than the restart history holds.
 
 from datetime import datetime
 
-from msgspec.structs import replace
-
 from argosy.workload.current_pods import is_current
 from argosy.workload.model import Phase, RestartPolicy, RestartScope, Role, Workload
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import MAX_RESTART_HISTORY, Record, RestartEntry
-from argosy.workload.restarts.causes import pod_fingerprint, restart_entry
+from argosy.workload.restarts.causes import disruption_entry
 
 
 def new_disruptions(
@@ -32,15 +30,9 @@ def new_disruptions(
     if not lost:
         return []
     refilled = [pod for _, pod in sorted(lost.items()) if _is_refilled(workload, record, pod, observed)]
-    recorded = {entry.pod_fingerprint for entry in record.restart_history}
-    return [
-        replace(
-            restart_entry(pod, now, RestartScope.POD, observed.nodes_down),
-            pod_fingerprint=pod_fingerprint(pod),
-        )
-        for pod in refilled[:MAX_RESTART_HISTORY]
-        if pod_fingerprint(pod) not in recorded
-    ]
+    newest = refilled[:MAX_RESTART_HISTORY]
+    entries = (disruption_entry(pod, now, RestartScope.POD, observed.nodes_down) for pod in newest)
+    return list(record.unrecorded(entries))
 
 
 def _is_refilled_in_place(workload: Workload, role: Role) -> bool:

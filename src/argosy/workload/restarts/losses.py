@@ -11,7 +11,12 @@ from argosy.workload.model import Phase, RestartPolicy, RestartScope, Role, Work
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record, RestartEntry, RoleRecord
 from argosy.workload.restarts import escalation
-from argosy.workload.restarts.causes import RestartCause, container_restart_entry, restart_entry
+from argosy.workload.restarts.causes import (
+    RestartCause,
+    container_restart_entry,
+    disruption_entry,
+    restart_entry,
+)
 from argosy.workload.semantics import Semantics
 
 
@@ -168,7 +173,7 @@ def _lost_deleted(
         ):
             continue
         if replica in deleted:
-            entry = restart_entry(deleted[replica], now, down=observed.nodes_down)
+            entry = disruption_entry(deleted[replica], now, down=observed.nodes_down)
         else:
             entry = RestartEntry(now, role.name, index, RestartCause.DELETED, "", record.attempt)
         yield LostPod(entry, uses_restart=policy.count_disruptions, scope=scope)
@@ -177,12 +182,13 @@ def _lost_deleted(
 def _lost_pod(
     workload: Workload, role: Role, last: RoleRecord, pod: ObservedPod, observed: Observed, now: datetime
 ) -> LostPod:
-    entry = restart_entry(pod, now, down=observed.nodes_down)
     age = _age_seconds(pod, now)
     disrupted = pod.phase != "Failed" or pod.disrupted or pod.terminating
     if disrupted and not role.replacement.count_disruptions:
+        entry = disruption_entry(pod, now, down=observed.nodes_down)
         scope = workload.restart_scope(role, pod.index)
         return LostPod(entry, uses_restart=False, scope=scope, age_seconds=age)
+    entry = restart_entry(pod, now, down=observed.nodes_down)
     failures = escalation.failures_in_a_row(last, pod.index, age, workload.limits)
     scope = _escalated_scope(workload, role, last, pod, failures, now)
     return LostPod(entry, uses_restart=True, scope=scope, failures=failures, age_seconds=age)

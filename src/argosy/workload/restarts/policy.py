@@ -86,7 +86,7 @@ def with_losses(
     disruptions = record.disruptions + sum(loss.disrupted for loss in losses)
     record = replace(record, restarts=record.restarts + used, disruptions=disruptions)
     message = _message(workload, losses, record)
-    restarts = _restart_entries(losses)
+    restarts = list(record.unrecorded(_restart_entries(losses)))
     record = (
         with_replacements(workload, record, losses, now)
         .with_history(now, reasons.RESTARTING, message)
