@@ -95,7 +95,7 @@ def respond(workload: Workload, record: Record, observed: Observed, now: datetim
         if not notice.observed or ends_at_deadline(record, notice)
     ]
     saving = [notice for notice in record.notices if notice.step == SaveStep.SAVING]
-    times += [save_by(save_deadline(workload, notice)) for notice in saving]
+    times += [save_by(save_deadline(workload, record, notice)) for notice in saving]
     released = (notice for notice in record.notices if notice.step == SaveStep.RELEASED)
     times += [eviction_limit(notice.released_at) for notice in released if notice.released_at]
     return NoticePlan(record, tuple(causes), min(times, default=None))

@@ -36,6 +36,11 @@ from argosy.workload.saves import (
 
 RELEASE_SECONDS = 30.0
 """Seconds before the end of a node at which replicas begin to leave a host list, saved or not."""
+SHORT_RELEASE_SECONDS = 20.0
+"""The same after a short notice. With the margin of the checkpoint, launchers have ten seconds to leave them
+before they are deleted; most need less."""
+SHORT_NOTICE_SECONDS = 60.0
+"""A shorter notice, such as the 30 seconds of Google, would leave no time to save before the usual drain."""
 EVICTION_SECONDS = 30.0
 """Seconds that a drain has to evict pods whose checkpoint is saved; kubectl tries every five."""
 
@@ -49,7 +54,7 @@ def should_save(
     if any(notice.node == opened.node and notice.step == SaveStep.RELEASED for notice in record.notices):
         return False  # this is the eviction that was waited for
     return can_save(workload, record, observed) and has_time_to_save(
-        record, save_deadline(workload, opened), now
+        record, save_deadline(workload, record, opened), now
     )
 
 
@@ -85,7 +90,7 @@ def with_save(
     share the order.
     """
     stop = _replicas_to_stop(workload, record, pods)
-    by = save_by(save_deadline(workload, opened))
+    by = save_by(save_deadline(workload, record, opened))
     record = with_shared_order(record, opened.id, opened.cause, by, now, stop)
     assert record.order
     return record, replace(opened, epoch=record.order.epoch, step=SaveStep.SAVING)
@@ -121,7 +126,7 @@ def next_step(
         return replace(notice, step=SaveStep.SAVED)
     if last_epoch(record) < notice.epoch:  # the Record was lost, and the order with it
         return replace(notice, step=SaveStep.MISSED)
-    if now < save_by(save_deadline(workload, notice)):
+    if now < save_by(save_deadline(workload, record, notice)):
         return notice  # one that is gone may be shown again, by a newer list
     return replace(notice, step=SaveStep.MISSED if notice.observed or goes_on else SaveStep.STAYED)
 
@@ -188,9 +193,16 @@ def eviction_limit(released: datetime) -> datetime:
     return released + timedelta(seconds=EVICTION_SECONDS)
 
 
-def save_deadline(workload: Workload, notice: OpenNotice) -> datetime:
-    """Return when what follows the checkpoint of a notice must begin."""
-    seconds = RELEASE_SECONDS if is_host_release(workload, notice) else 0.0
+def save_deadline(workload: Workload, record: Record, notice: OpenNotice) -> datetime:
+    """Return when what follows the checkpoint of a notice must begin.
+
+    A job that has not saved any yet may not know of orders: it does not wait at the cost of its drain.
+    """
+    if not is_host_release(workload, notice):
+        return notice.deadline
+    is_short = (notice.deadline - notice.since).total_seconds() < SHORT_NOTICE_SECONDS
+    has_saved = record.saved is not None and record.saved.seconds > 0
+    seconds = SHORT_RELEASE_SECONDS if is_short and has_saved else RELEASE_SECONDS
     return notice.deadline - timedelta(seconds=seconds)
 
 

@@ -5,11 +5,13 @@ from datetime import timedelta
 
 import msgspec
 import pytest
+from msgspec import Struct
 
 from argosy.dialects.et.validation import load_job
 from argosy.kinds.trainingjob import TrainingJob
 from argosy.plan.actions import Exec, ExecResult
 from argosy.workload.announcements import NoticeCause
+from argosy.workload.checkpoint_record import SavedCheckpoint
 from argosy.workload.model import Problems
 from argosy.workload.operation import ScaleStep
 from tests.support.et_simulator import LAUNCHER, EtSimulator, J, done, worker, workers
@@ -243,6 +245,49 @@ def test_case_45_a_deadline_that_is_too_near_for_a_checkpoint_releases_at_once()
     job.run(12)
     assert job.orders == []
     assert [action.name for action in job.cluster.deleted] == [W1]
+
+
+class ShortNotice(Struct):
+    """A notice of thirty seconds, as Google gives it."""
+
+    saved_in: float | None
+    """Seconds that the last checkpoint took; None: there is none."""
+    answers: bool = True
+    want_orders: int = 0
+
+
+SHORT_NOTICES = {
+    "last checkpoint took a second: saved, then drained": ShortNotice(1.0, want_orders=1),
+    "last checkpoint took three seconds: saved, then drained": ShortNotice(3.0, want_orders=1),
+    "order is not answered: drained all the same": ShortNotice(3.0, answers=False, want_orders=1),
+    "last checkpoint took four seconds: released at once": ShortNotice(4.0),
+    "no checkpoint yet: released at once": ShortNotice(None),
+}
+
+
+@pytest.mark.parametrize("case", SHORT_NOTICES.values(), ids=SHORT_NOTICES.keys())
+def test_case_45_a_notice_of_half_a_minute_saves_if_the_last_checkpoint_was_quick(case: ShortNotice) -> None:
+    job = running()
+    if case.saved_in is not None:
+        saved = SavedCheckpoint(7, f"sha256:{7:064}", job.now, seconds=case.saved_in)
+        job.cluster.change(W0, saved=saved)
+        job.run(1)
+    job.cluster.announce("node-worker-1", 30)
+    deadline = job.cluster.announced["node-worker-1"].deadline
+    assert deadline is not None
+    job.saves = case.answers
+    while W1 in job.pods:
+        job.run(1)
+        assert job.now < deadline
+    assert len(job.orders) == case.want_orders
+    assert all(order.by == deadline - timedelta(seconds=25) for order in job.orders)
+    assert job.called("drain/")
+    assert "DrainTimeout" not in job.reasons()
+    if case.want_orders:
+        job.saves = True
+        job.run(10)
+        outcome = "Recovered" if case.answers else "ProgressLost"
+        assert recoveries(job) == [("Preempted", "ScaleIn", "cloud", outcome)]
 
 
 def test_case_45_a_worker_that_saves_on_a_signal_is_drained_before_it_gets_it() -> None:
