@@ -17,6 +17,7 @@ from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import CreatePod, DeletePod, Plan
 from argosy.workload.record import Record
 from argosy.workload.record_encoding import decode, encode
+from tests.support import checkpointed_jobs
 from tests.support.workloads import NOW, TEMPLATE, later, pod, role, role_record, workload
 
 SPOT = Announcement("n3", "u3", NoticeCause.PREEMPTED, "spot", later(60))
@@ -25,16 +26,7 @@ WORKERS = role(replicas=4, restart=RestartPolicy.ON_FAILURE, elastic=Elastic(2, 
 
 
 def running(size: int = 4, **changes: object) -> Record:
-    last = role_record(Phase.RUNNING, size=size, created=size, phase_since=NOW)
-    record = Record(
-        phase=Phase.RUNNING,
-        phase_since=NOW,
-        started_at=NOW,
-        attempt_started_at=NOW,
-        first_running_at=NOW,
-        roles={"worker": last},
-    )
-    return replace(record, **changes)
+    return checkpointed_jobs.running(size, **changes)
 
 
 def workers(size: int = 4, **changes: Mapping[str, object]) -> tuple[ObservedPod, ...]:

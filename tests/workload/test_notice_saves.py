@@ -14,7 +14,7 @@ from argosy.workload.model import Elastic, Phase, RestartPolicy, RestartScope, W
 from argosy.workload.observed import ObservedPod
 from argosy.workload.plan import CreatePod, Plan
 from argosy.workload.record import Record
-from tests.support.noticed_jobs import (
+from tests.support.checkpointed_jobs import (
     EPOCH,
     POLICY,
     SPOT,

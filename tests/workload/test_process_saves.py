@@ -16,21 +16,19 @@ from argosy.plan.actions import Apply, Remove
 from argosy.workload.announcements import Announcement, NoticeCause
 from argosy.workload.checkpoint_policy import CheckpointPolicy, ImageTarget
 from argosy.workload.checkpoint_record import SavedCheckpoint
-from argosy.workload.decide import decide
 from argosy.workload.model import Escalation, Limits, Phase, RestartPolicy, Role, Rules, Workload
-from argosy.workload.notice_response import find_notices
-from argosy.workload.observed import Observed, ObservedPod
+from argosy.workload.observed import ObservedPod
 from argosy.workload.plan import CreatePod, DeletePod, Plan
 from argosy.workload.process_saves import obstacle, restored_checkpoint
 from argosy.workload.record import Record, RestartEntry
-from argosy.workload.record_encoding import decode, encode
+from tests.support import checkpointed_jobs
+from tests.support.checkpointed_jobs import EPOCH, Life
 from tests.support.workloads import NOW, later, pod, role, role_record, workload
 
 IMAGES = ImageTarget("registry.example", "team/train", "login")
 PROCESS = CheckpointPolicy("", level=CheckpointLevel.PROCESS, images=IMAGES, suspend_grace=60.0)
 AUTO = replace(PROCESS, uri="file:///store/ns/job", level=CheckpointLevel.AUTO)
 SPOT = Announcement("n0", "u0", NoticeCause.PREEMPTED, "spot", later(60))
-EPOCH = int(NOW.timestamp())
 NAME = f"job-trainingrun-{EPOCH}"
 DIGEST = f"sha256:{'a' * 64}"
 ONE = role(replicas=1, restart=RestartPolicy.ON_FAILURE)
@@ -42,15 +40,7 @@ def job(policy: CheckpointPolicy = PROCESS, *roles: Role, **fields: object) -> W
 
 
 def running(**changes: object) -> Record:
-    record = Record(
-        phase=Phase.RUNNING,
-        phase_since=NOW,
-        started_at=NOW,
-        attempt_started_at=NOW,
-        first_running_at=NOW,
-        roles={"worker": role_record(Phase.RUNNING, size=1, created=1, phase_since=NOW)},
-    )
-    return replace(record, **changes)
+    return checkpointed_jobs.running(1, **changes)
 
 
 def images(at: datetime = NOW, epoch: int = EPOCH - 100) -> SavedCheckpoint:
@@ -73,28 +63,21 @@ def backup(phase: str = "Completed", name: str = NAME, **changes: object) -> Che
     return CheckpointBackup(ObjectMeta(name=name, uid=f"uid-{name}"), status=replace(status, **changes))
 
 
-class Life:
-    """A job that is reconciled again and again."""
+def observe(
+    life: Life,
+    at: float,
+    *children: CheckpointBackup,
+    pods: Sequence[ObservedPod] | None = None,
+    announced: Sequence[Announcement] = (),
+    **changes: Any,
+) -> Plan:
+    """Reconcile at this second, with one running pod unless others are given."""
+    existing = (pod(node="n0"),) if pods is None else pods
+    return life.decide(at, existing, *announced, children=children, **changes)
 
-    def __init__(self, wanted: Workload, record: Record | None = None) -> None:
-        self.wanted = wanted
-        self.record = record or running()
 
-    def decide(
-        self,
-        at: float,
-        *children: CheckpointBackup,
-        pods: Sequence[ObservedPod] | None = None,
-        announced: Announcement | None = None,
-        **observed: Any,
-    ) -> Plan:
-        existing = (pod(node="n0"),) if pods is None else tuple(pods)
-        notices = find_notices(existing, {announced.node: announced}) if announced else ()
-        seen = Observed(pods=existing, children=children, notices=notices, **observed)
-        plan = decide(self.wanted, self.record, seen, later(at))
-        self.record = plan.record
-        assert decode(encode(plan.record)) == plan.record
-        return plan
+def running_life(wanted: Workload, record: Record | None = None) -> Life:
+    return Life(wanted, record or running())
 
 
 def written(plan: Plan) -> list[dict[str, Any]]:
@@ -116,8 +99,8 @@ def removed(plan: Plan) -> list[str]:
 
 
 def test_notice_makes_one_backup_and_the_pod_continues_from_its_image() -> None:
-    life = Life(job())
-    [spec] = written(life.decide(0, announced=SPOT))
+    life = running_life(job())
+    [spec] = written(observe(life, 0, announced=[SPOT]))
     assert spec == {
         "name": NAME,
         "schedule": "immediately",
@@ -130,31 +113,31 @@ def test_notice_makes_one_backup_and_the_pod_continues_from_its_image() -> None:
         },
         "containers": [{"name": "main", "image": "team/train:job-job-uid-main-0"}],
     }
-    [again] = written(life.decide(1, announced=SPOT))
+    [again] = written(observe(life, 1, announced=[SPOT]))
     assert again == spec, "until it is seen, the same one is created: its name is taken"
-    assert not written(life.decide(2, backup("ImagePushing"), announced=SPOT))
-    done = life.decide(8, backup(), announced=SPOT)
+    assert not written(observe(life, 2, backup("ImagePushing"), announced=[SPOT]))
+    done = observe(life, 8, backup(), announced=[SPOT])
     assert [action.name for action in done.actions if isinstance(action, DeletePod)] == ["job-worker-0"]
     assert life.record.saved == replace(images(later(2), EPOCH), size=1000, seconds=7.0)
-    moved = life.decide(9, backup(), pods=(), announced=SPOT)
+    moved = observe(life, 9, backup(), pods=(), announced=[SPOT])
     assert CreatePod("worker", 0, 1, 1) in moved.actions
     assert restored_checkpoint(life.wanted, life.record) == life.record.saved
 
 
 def test_suspension_waits_for_the_processes() -> None:
-    life = Life(job(suspended=True))
-    [spec] = written(life.decide(0))
+    life = running_life(job(suspended=True))
+    [spec] = written(observe(life, 0))
     assert spec["name"] == NAME
     assert phase(life) == "Running"
-    life.decide(8, backup())
+    observe(life, 8, backup())
     assert phase(life) == "Suspended"
     assert restored_checkpoint(life.wanted, life.record) is not None
 
 
 def test_failed_backup_is_not_waited_for_and_training_goes_on() -> None:
-    life = Life(job(suspended=True))
-    life.decide(0)
-    plan = life.decide(8, backup("Failed"))
+    life = running_life(job(suspended=True))
+    observe(life, 0)
+    plan = observe(life, 8, backup("Failed"))
     assert life.record.phase is Phase.SUSPENDED
     [failed] = [event for event in plan.events if event.reason == "CheckpointFailed"]
     assert (failed.type, failed.message) == ("Warning", f"CheckpointBackup {NAME}: no room")
@@ -171,35 +154,35 @@ UNUSABLE: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("changes", UNUSABLE.values(), ids=UNUSABLE.keys())
 def test_no_checkpoint_without_a_pushed_image_of_the_pod(changes: dict[str, object]) -> None:
-    life = Life(job())
-    life.decide(0, announced=SPOT)
+    life = running_life(job())
+    observe(life, 0, announced=[SPOT])
     made = backup()
-    life.decide(8, replace(made, status=replace(made.status, **changes)), announced=SPOT)
+    observe(life, 8, replace(made, status=replace(made.status, **changes)), announced=[SPOT])
     assert life.record.saved is None
     assert life.record.order_in_force is not None
 
 
 def test_program_that_succeeds_while_it_is_saved_has_succeeded() -> None:
-    life = Life(job())
-    life.decide(0, announced=SPOT)
+    life = running_life(job())
+    observe(life, 0, announced=[SPOT])
     ended = replace(pod(node="n0"), phase="Succeeded", exit_code=0)
-    life.decide(8, backup(), pods=(ended,), announced=SPOT)
+    observe(life, 8, backup(), pods=(ended,), announced=[SPOT])
     assert life.record.phase is Phase.SUCCEEDED
 
 
 def test_interval_uses_tags_again_and_removes_old_backups() -> None:
-    life = Life(job(replace(PROCESS, interval=600.0, keep_last=1)))
+    life = running_life(job(replace(PROCESS, interval=600.0, keep_last=1)))
     tags: list[str] = []
     last: list[CheckpointBackup] = []
     for tick in range(1, 5):
         at = tick * 700.0
-        plan = life.decide(at, *last)
+        plan = observe(life, at, *last)
         [spec] = written(plan)
         tags.append(spec["containers"][0]["image"].rpartition("-")[2])
         assert removed(plan) == [item.metadata.name for item in last]
         digest = {"main": f"sha256:{tick:064}"}
         last = [backup(name=spec["name"], last_checkpoint_time=later(at + 1), digests=digest)]
-        life.decide(at + 3, *last)
+        observe(life, at + 3, *last)
         assert life.record.saved is not None
         assert life.record.saved.digest == f"sha256:{tick:064}"
     assert tags == ["0", "1", "2", "0"]
@@ -239,9 +222,9 @@ CHOICES = {
 
 @pytest.mark.parametrize("case", CHOICES.values(), ids=CHOICES.keys())
 def test_who_saves(case: Choice) -> None:
-    life = Life(job(case.policy, replace(ONE, template={"spec": case.template})), case.record)
+    life = running_life(job(case.policy, replace(ONE, template={"spec": case.template})), case.record)
     pods = (replace(pod(node="n0"), saved=case.acknowledged),)
-    plan = life.decide(0, pods=pods, announced=SPOT, dump_nodes=case.nodes, can_restore=case.target)
+    plan = observe(life, 0, pods=pods, announced=[SPOT], dump_nodes=case.nodes, can_restore=case.target)
     assert life.record.order is not None
     assert life.record.order.level == case.want
     assert len(written(plan)) == (1 if case.want else 0)
@@ -251,11 +234,11 @@ def test_auto_leaves_an_image_whose_processes_keep_failing_to_the_program() -> N
     failures = tuple(
         RestartEntry(later(at), "worker", 0, "NonZeroExit", "Pod", exit_code=1) for at in (10, 20)
     )
-    once = Life(job(AUTO), running(saved=images(), restart_history=failures[:1]))
-    once.decide(30)
+    once = running_life(job(AUTO), running(saved=images(), restart_history=failures[:1]))
+    observe(once, 30)
     assert once.record.saved == images()
-    life = Life(job(AUTO), running(saved=images(), restart_history=failures))
-    plan = life.decide(30)
+    life = running_life(job(AUTO), running(saved=images(), restart_history=failures))
+    plan = observe(life, 30)
     assert life.record.saved is None
     assert [(event.reason, event.message) for event in plan.events] == [
         (
@@ -263,8 +246,8 @@ def test_auto_leaves_an_image_whose_processes_keep_failing_to_the_program() -> N
             "processes that were restored have failed 2 times; the program resumes by itself",
         )
     ]
-    kept = Life(job(PROCESS), running(saved=images(), restart_history=failures))
-    kept.decide(30)
+    kept = running_life(job(PROCESS), running(saved=images(), restart_history=failures))
+    observe(kept, 30)
     assert kept.record.saved == images(), "with the level Process there is nothing else to continue from"
 
 
@@ -289,8 +272,8 @@ def test_what_keeps_processes_from_being_saved(wanted: Workload, reason: str) ->
 
 def test_role_that_gets_smaller_saves_no_processes_while_several_pods_run() -> None:
     two = role_record(Phase.RUNNING, size=2, created=2, phase_since=NOW)
-    life, nodes = Life(job(AUTO, generation=2), running(roles={"worker": two})), {"n0": "", "n1": ""}
-    plan = life.decide(0, pods=[pod(node="n0"), pod(1, node="n1")], dump_nodes=nodes, can_restore=True)
+    life, nodes = running_life(job(AUTO, generation=2), running(roles={"worker": two})), {"n0": "", "n1": ""}
+    plan = observe(life, 0, pods=[pod(node="n0"), pod(1, node="n1")], dump_nodes=nodes, can_restore=True)
     assert life.record.order_in_force
     assert life.record.order_in_force.level == "", "the program is asked"
     assert not written(plan)

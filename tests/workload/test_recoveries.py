@@ -10,13 +10,14 @@ from argosy.workload.announcements import Announcement, NoticeCause
 from argosy.workload.checkpoint_policy import CheckpointPolicy
 from argosy.workload.checkpoint_record import MAX_RECOVERIES, SavedCheckpoint
 from argosy.workload.decide import decide
-from argosy.workload.model import Limits, Phase, RestartPolicy, RestartScope, Rules, Workload
+from argosy.workload.model import Limits, RestartPolicy, RestartScope, Rules, Workload
 from argosy.workload.notice_response import find_notices
 from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.record import Record
-from tests.support.workloads import NOW, later, pod, role, role_record, workload
+from tests.support import checkpointed_jobs
+from tests.support.checkpointed_jobs import EPOCH, running
+from tests.support.workloads import later, pod, role, workload
 
-EPOCH = int(NOW.timestamp())
 SPOT = Announcement("n0", "u0", NoticeCause.PREEMPTED, "spot", later(30))
 RULES = Rules(failed_when=(("worker",),), restart_scope=RestartScope.JOB)
 
@@ -29,7 +30,7 @@ def job(**changes: object) -> Workload:
 
 
 def saved(step: int, at: float, epoch: int = 0) -> SavedCheckpoint:
-    return SavedCheckpoint(step, f"sha256:{step:064}", later(at), seconds=1.0, epoch=epoch)
+    return checkpointed_jobs.saved(step, at, epoch, seconds=1.0)
 
 
 def worker(attempt: int = 1, **changes: object) -> tuple[ObservedPod, ...]:
@@ -53,14 +54,7 @@ class Case(Struct):
     passes: Sequence[Pass]
     want: Sequence[tuple[str, str, int | None, int | None, str]]
     """Cause, action, step of the last checkpoint, step from which the new pods started, outcome."""
-    record: Record = Record(
-        phase=Phase.RUNNING,
-        phase_since=NOW,
-        started_at=NOW,
-        attempt_started_at=NOW,
-        first_running_at=NOW,
-        roles={"worker": role_record(Phase.RUNNING, size=1, created=1, phase_since=NOW)},
-    )
+    record: Record = running(1)
 
 
 NOTICED = Pass(0, worker(), [SPOT])

@@ -19,8 +19,8 @@ from argosy.workload.observed import ObservedPod
 from argosy.workload.plan import CreatePod
 from argosy.workload.record import Record
 from argosy.workload.usage_record import Activity, Usage
-from tests.support import noticed_jobs
-from tests.support.noticed_jobs import POLICY, SPOT, WORKERS, Life, deleted, running, steps, workers
+from tests.support import checkpointed_jobs
+from tests.support.checkpointed_jobs import POLICY, SPOT, WORKERS, Life, deleted, running, steps, workers
 from tests.support.workloads import NOW, later, pod, role, role_record
 
 ON_SIGNAL = replace(POLICY, saves_on_signal=True)
@@ -32,8 +32,8 @@ EVICTED = {"terminating": True, "disrupted": True, "deletion_time": later(30)}
 MOVED = (("SignalAndMove", "Signalled"),)
 WAITS = (("Restart", ""),)
 
-JOB = noticed_jobs.job(policy=ON_SIGNAL)
-WHOLE = noticed_jobs.job(scope=RestartScope.JOB, policy=ON_SIGNAL)
+JOB = checkpointed_jobs.job(policy=ON_SIGNAL)
+WHOLE = checkpointed_jobs.job(scope=RestartScope.JOB, policy=ON_SIGNAL)
 
 
 class Case(Struct):
@@ -48,7 +48,7 @@ class Case(Struct):
 NOTICES = {
     "notice: its pod ends 5 s before the deadline": Case([("job-worker-1", 25)]),
     "long grace period: cut to what is left": Case(
-        [("job-worker-1", 25)], job=noticed_jobs.job(PATIENT, policy=ON_SIGNAL)
+        [("job-worker-1", 25)], job=checkpointed_jobs.job(PATIENT, policy=ON_SIGNAL)
     ),
     "deadline after the pod's own grace period: that": Case(
         [("job-worker-1", None)], announced=[replace(SPOT, deadline=later(90))]
@@ -80,7 +80,7 @@ NOTICES = {
         [], WAITS, [replace(SPOT, cause=NoticeCause.OUT_OF_SERVICE, deadline=None)]
     ),
     "pods that are not replaced: left, because the job would fail at once": Case(
-        [], WAITS, job=noticed_jobs.job(replace(WORKERS, restart=RestartPolicy.NEVER), policy=ON_SIGNAL)
+        [], WAITS, job=checkpointed_jobs.job(replace(WORKERS, restart=RestartPolicy.NEVER), policy=ON_SIGNAL)
     ),
     "pod that is evicted: it has got SIGTERM": Case([], announced=[], pods=workers(None, **EVICTED)),
     "pod that is evicted, restart as a whole: the others get SIGTERM too": Case(
@@ -92,7 +92,7 @@ NOTICES = {
     "elastic role that can spare the pod: it leaves at once": Case(
         [("job-worker-1", 25)],
         [("ScaleIn", "Signalled")],
-        job=noticed_jobs.job(replace(WORKERS, elastic=Elastic(2, 6)), policy=ON_SIGNAL),
+        job=checkpointed_jobs.job(replace(WORKERS, elastic=Elastic(2, 6)), policy=ON_SIGNAL),
     ),
 }
 
@@ -147,7 +147,7 @@ def test_withdrawn_notice_leaves_the_move() -> None:
 ENDINGS = {
     "suspended: all pods get SIGTERM at once": replace(JOB, suspended=True, generation=2),
     "new size that restarts the job: all pods get SIGTERM at once": replace(
-        noticed_jobs.job(role(replicas=4, restart=RestartPolicy.ON_FAILURE), policy=ON_SIGNAL),
+        checkpointed_jobs.job(role(replicas=4, restart=RestartPolicy.ON_FAILURE), policy=ON_SIGNAL),
         rules=replace(JOB.rules, resize=ResizeMode.RESTART),
         generation=2,
     ),
@@ -163,7 +163,7 @@ def test_what_ends_all_pods_does_not_wait_for_a_checkpoint(ended: Workload) -> N
 
 
 def ack(step: int, at: float) -> SavedCheckpoint:
-    return noticed_jobs.saved(step, at=at, epoch=0)
+    return checkpointed_jobs.saved(step, at=at, epoch=0)
 
 
 FIRST = ack(3, -60)
@@ -234,7 +234,7 @@ def lived(case: Ending) -> Record:
     roles = {"worker": role_record(Phase.RUNNING, size=1, created=1, phase_since=NOW)}
     usage = Usage(Activity.TRAINING, 1, since=later(-60))
     record = running(roles=roles, saved=case.before, usage=usage)
-    life = Life(noticed_jobs.job(one, policy=ON_SIGNAL), record)
+    life = Life(checkpointed_jobs.job(one, policy=ON_SIGNAL), record)
     old = replace(pod(0, node="n1", created=later(-100)), saved=case.before)
     life.decide(0, [old], SPOT)
     assert tuple(steps(life.record)) == MOVED

@@ -1,7 +1,6 @@
 """Tests when a job is ordered to save a checkpoint, and what its pods' acknowledgements change."""
 
 from collections.abc import Sequence
-from datetime import datetime
 
 import pytest
 from msgspec import Struct
@@ -16,10 +15,11 @@ from argosy.workload.observed import Observed, ObservedPod
 from argosy.workload.plan import CreatePod, DeletePod, Plan
 from argosy.workload.record import Record
 from argosy.workload.record_encoding import decode, encode
-from tests.support.workloads import NOW, later, pod, role, role_record, workload
+from tests.support import checkpointed_jobs
+from tests.support.checkpointed_jobs import EPOCH
+from tests.support.workloads import NOW, later, pod, role, workload
 
 POLICY = CheckpointPolicy("file:///store/ns/job-uid", interval=600.0, suspend_grace=60.0)
-EPOCH = int(NOW.timestamp())
 
 
 def job(policy: CheckpointPolicy | None = POLICY, replicas: int = 2, **fields: object) -> Workload:
@@ -29,19 +29,11 @@ def job(policy: CheckpointPolicy | None = POLICY, replicas: int = 2, **fields: o
 
 def running(**changes: object) -> Record:
     """Return the Record of a job with two workers that runs since NOW."""
-    record = Record(
-        phase=Phase.RUNNING,
-        phase_since=NOW,
-        started_at=NOW,
-        attempt_started_at=NOW,
-        first_running_at=NOW,
-        roles={"worker": role_record(Phase.RUNNING, size=2, created=2, phase_since=NOW)},
-    )
-    return replace(record, **changes)
+    return checkpointed_jobs.running(2, **changes)
 
 
-def saved(step: int, at: datetime, epoch: int = 0, seconds: float = 2.0) -> SavedCheckpoint:
-    return SavedCheckpoint(step, f"sha256:{step:064}", at, seconds=seconds, epoch=epoch)
+def saved(step: int, at: float, epoch: int = 0) -> SavedCheckpoint:
+    return checkpointed_jobs.saved(step, at, epoch)
 
 
 def pods(*acknowledged: SavedCheckpoint | None) -> tuple[ObservedPod, ...]:
@@ -98,66 +90,66 @@ CASES = {
         want_epoch=EPOCH + 5001,
     ),
     "checkpoint that nobody ordered: the interval starts again": Case(
-        1000, pods=pods(saved(7, later(500))), want_step=7
+        1000, pods=pods(saved(7, 500)), want_step=7
     ),
     "checkpoint that answers the order: no order is in force": Case(
-        700, record=running(order=order()), pods=pods(saved(7, later(650), EPOCH)), want_step=7
+        700, record=running(order=order()), pods=pods(saved(7, 650, EPOCH)), want_step=7
     ),
     "checkpoint that answers an earlier order: the order stays": Case(
         700,
         record=running(order=order()),
-        pods=pods(saved(7, later(650), EPOCH - 1)),
+        pods=pods(saved(7, 650, EPOCH - 1)),
         want_reason="Interval",
         want_step=7,
     ),
     "two pods acknowledged different checkpoints: the later one counts": Case(
-        100, pods=pods(saved(9, later(90)), saved(8, later(50))), want_step=9
+        100, pods=pods(saved(9, 90), saved(8, 50)), want_step=9
     ),
     "acknowledgement of an older checkpoint than the last: ignored": Case(
-        100, record=running(saved=saved(9, later(90))), pods=pods(saved(8, later(50))), want_step=9
+        100, record=running(saved=saved(9, 90)), pods=pods(saved(8, 50)), want_step=9
     ),
     "answer by a pod whose clock is behind: counts all the same": Case(
         100,
-        record=running(order=order(), saved=saved(9, later(90))),
-        pods=pods(saved(10, later(80), EPOCH)),
+        record=running(order=order(), saved=saved(9, 90)),
+        pods=pods(saved(10, 80, EPOCH)),
         want_step=10,
     ),
     "clock of the node an hour ahead: the next order is due an interval after it was acknowledged": Case(
-        1300, record=decided_at(600, saved(7, later(4200))), want_reason="Interval", want_step=7
+        1300, record=decided_at(600, saved(7, 4200)), want_reason="Interval", want_step=7
     ),
     "clock of the node an hour ahead: not before": Case(
-        1190, record=decided_at(600, saved(7, later(4200))), want_step=7
+        1190, record=decided_at(600, saved(7, 4200)), want_step=7
     ),
     "recorded by an earlier version with a time to come: the interval starts now": Case(
-        100, record=running(saved=saved(7, later(4200))), want_step=7
+        100, record=running(saved=saved(7, 4200)), want_step=7
     ),
     "after a node whose clock is ahead, one that is right: its checkpoint is newer": Case(
         700,
-        record=decided_at(600, saved(7, later(4200))),
-        pods=pods(saved(8, later(690)), saved(7, later(4200))),
+        record=decided_at(600, saved(7, 4200)),
+        pods=pods(saved(8, 690), saved(7, 4200)),
         want_step=8,
     ),
     "acknowledgement of before from a clock that is ahead is still there: ignored": Case(
         710,
-        record=running(saved=saved(8, later(690))),
-        pods=pods(saved(8, later(690)), saved(7, later(4200))),
+        record=running(saved=saved(8, 690)),
+        pods=pods(saved(8, 690), saved(7, 4200)),
         want_step=8,
     ),
     "moved to a node whose clock is behind: its first checkpoint is newer": Case(
-        700, record=running(saved=saved(7, later(590))), pods=moved(saved(8, later(90))), want_step=8
+        700, record=running(saved=saved(7, 590)), pods=moved(saved(8, 90)), want_step=8
     ),
     "moved to a node whose clock is behind: its next checkpoint is newer": Case(
-        720, record=running(saved=saved(8, later(90))), pods=moved(saved(9, later(110))), want_step=9
+        720, record=running(saved=saved(8, 90)), pods=moved(saved(9, 110)), want_step=9
     ),
     "new pod finds an older checkpoint in the folder: ignored": Case(
-        700, record=running(saved=saved(7, later(590))), pods=moved(saved(6, later(580))), want_step=7
+        700, record=running(saved=saved(7, 590)), pods=moved(saved(6, 580)), want_step=7
     ),
     "pods of an earlier attempt with a clock that is ahead: those of this one count": Case(
         700,
-        record=running(attempt=2, saved=saved(7, later(590))),
+        record=running(attempt=2, saved=saved(7, 590)),
         pods=(
-            replace(pod(0, attempt=2, created=later(600)), saved=saved(5, later(650))),
-            replace(pod(1, attempt=1, terminating=True), saved=saved(8, later(4200))),
+            replace(pod(0, attempt=2, created=later(600)), saved=saved(5, 650)),
+            replace(pod(1, attempt=1, terminating=True), saved=saved(8, 4200)),
         ),
         want_step=5,
     ),
@@ -169,18 +161,18 @@ CASES = {
     "active deadline is near and the last checkpoint was quick: there is time left": Case(
         1980,
         job=job(replace(POLICY, interval=None), limits=Limits(active_deadline=2000.0)),
-        record=running(saved=saved(5, NOW)),
+        record=running(saved=saved(5, 0)),
         want_step=5,
     ),
     "adaptive interval after losses: an order comes sooner": Case(
         200,
         job=job(replace(POLICY, adaptive=True)),
-        record=running(saved=saved(5, NOW), disruptions=4),
+        record=running(saved=saved(5, 0), disruptions=4),
         want_reason="Interval",
         want_step=5,
     ),
     "adaptive interval without losses: the interval as it is": Case(
-        200, job=job(replace(POLICY, adaptive=True)), record=running(saved=saved(5, NOW)), want_step=5
+        200, job=job(replace(POLICY, adaptive=True)), record=running(saved=saved(5, 0)), want_step=5
     ),
 }
 
@@ -200,7 +192,7 @@ def test_orders_and_the_last_good_checkpoint(case: Case) -> None:
 
 
 def test_checkpoint_of_a_clock_that_is_ahead_is_recorded_once_and_not_later_than_now() -> None:
-    ahead = pods(saved(7, later(4200)))
+    ahead = pods(saved(7, 4200))
     first = decided(Case(600, pods=ahead))
     assert first.record.saved
     assert first.record.saved.at == later(600)
@@ -223,7 +215,7 @@ def test_late_order_is_reported_once_and_training_goes_on() -> None:
 
 
 def test_each_checkpoint_is_an_event_and_not_a_line_of_history() -> None:
-    plan = decided(Case(100, pods=pods(saved(9, later(90)))))
+    plan = decided(Case(100, pods=pods(saved(9, 90))))
     assert [(event.reason, event.message) for event in plan.events] == [
         ("CheckpointCompleted", "step 9 saved in 2 s")
     ]
@@ -252,10 +244,10 @@ ENDINGS = {
         [(0, pods()), (30, pods()), (60, pods())], want_deleted=[False, False, True]
     ),
     "acknowledgement of the order: pods end at once": Ending(
-        [(0, pods()), (9, pods(saved(5, later(8), EPOCH)))], want_deleted=[False, True]
+        [(0, pods()), (9, pods(saved(5, 8, EPOCH)))], want_deleted=[False, True]
     ),
     "checkpoint that does not answer the order: pods stay": Ending(
-        [(0, pods()), (9, pods(saved(5, later(8))))], want_deleted=[False, False]
+        [(0, pods()), (9, pods(saved(5, 8)))], want_deleted=[False, False]
     ),
     "pods end by themselves: not waited for": Ending(
         [(0, pods()), (9, tuple(replace(pod, phase="Failed") for pod in pods()))], want_deleted=[False, True]
@@ -301,11 +293,11 @@ def test_pods_that_were_asked_to_stop_end_although_their_cause_is_withdrawn(
     waiting = decide(withdrawn, first.record, Observed(pods=pods()), later(5))
     assert waiting.record.order == first.record.order, "the same order, not another one"
     assert not waiting.actions
-    acknowledged = Observed(pods=pods(saved(5, later(8), EPOCH)))
+    acknowledged = Observed(pods=pods(saved(5, 8, EPOCH)))
     ended = decide(withdrawn, waiting.record, acknowledged, later(9))
     assert sum(isinstance(action, DeletePod) for action in ended.actions) == 2
     assert ended.record.attempt == 2
-    assert (ended.record.restarts, ended.record.saved) == (0, saved(5, later(8), EPOCH))
+    assert (ended.record.restarts, ended.record.saved) == (0, saved(5, 8, EPOCH))
     resumed = decide(withdrawn, ended.record, Observed(), later(10))
     assert sum(isinstance(action, CreatePod) for action in resumed.actions) == 2
     assert resumed.record.attempt == 2

@@ -9,19 +9,17 @@ from msgspec.structs import replace
 from argosy.workload.announcements import Announcement, NoticeCause
 from argosy.workload.checkpoint_policy import CheckpointPolicy
 from argosy.workload.checkpoint_record import SavedCheckpoint
-from argosy.workload.decide import decide
 from argosy.workload.model import Elastic, Phase, Quantifier, RestartPolicy, RolePolicy, Rules, Workload
-from argosy.workload.notice_response import find_notices
-from argosy.workload.observed import Observed, ObservedPod
-from argosy.workload.plan import DeletePod, Plan
+from argosy.workload.observed import ObservedPod
+from argosy.workload.plan import Plan
 from argosy.workload.record import Record
-from argosy.workload.record_encoding import decode, encode
+from tests.support import checkpointed_jobs
+from tests.support.checkpointed_jobs import EPOCH, Life
 from tests.support.workloads import NOW, later, pod, role, role_record, workload
 
 POLICY = CheckpointPolicy("file:///store/ns/job-uid", suspend_grace=60.0)
 RULES = Rules(succeeded_when=(("worker",),), failed_when=(("worker",),))
 BOUNDS = Elastic(1, 8)
-EPOCH = int(NOW.timestamp())
 SIZE = 5
 VICTIMS = {"worker": "3-4"}
 
@@ -41,20 +39,11 @@ def job(
 
 
 def running(**changes: object) -> Record:
-    last = role_record(Phase.RUNNING, size=SIZE, created=SIZE, phase_since=NOW)
-    record = Record(
-        phase=Phase.RUNNING,
-        phase_since=NOW,
-        started_at=NOW,
-        attempt_started_at=NOW,
-        first_running_at=NOW,
-        roles={"worker": last},
-    )
-    return replace(record, **changes)
+    return checkpointed_jobs.running(SIZE, **changes)
 
 
 def saved(at: float = 8, epoch: int = EPOCH, step: int = 40) -> SavedCheckpoint:
-    return SavedCheckpoint(step, f"sha256:{step:064}", later(at), seconds=2.0, epoch=epoch)
+    return checkpointed_jobs.saved(step, at, epoch)
 
 
 def pods(ack: SavedCheckpoint | None = None, **phases: str) -> list[ObservedPod]:
@@ -65,46 +54,36 @@ def pods(ack: SavedCheckpoint | None = None, **phases: str) -> list[ObservedPod]
     return [replace(existing[0], saved=ack), *existing[1:]]
 
 
-class Life:
-    """A job that is reconciled again and again."""
+def running_life(wanted: Workload | None = None, record: Record | None = None) -> Life:
+    return Life(wanted or job(), record or running())
 
-    def __init__(self, wanted: Workload | None = None, record: Record | None = None) -> None:
-        self.wanted = wanted or job()
-        self.record = record or running()
 
-    def decide(self, at: float, pods: Sequence[ObservedPod], *announced: Announcement) -> Plan:
-        notices = find_notices(pods, {item.node: item for item in announced})
-        plan = decide(self.wanted, self.record, Observed(pods=tuple(pods), notices=notices), later(at))
-        assert decode(encode(plan.record)) == plan.record
-        self.record = plan.record
-        return plan
+def members(life: Life) -> list[int]:
+    return list(life.record.role("worker").members)
 
-    @property
-    def members(self) -> list[int]:
-        return list(self.record.role("worker").members)
 
-    @property
-    def replaced(self) -> list[int]:
-        return sorted(self.record.role("worker").replacements)
+def replaced(life: Life) -> list[int]:
+    return sorted(life.record.role("worker").replacements)
 
-    def outcomes(self) -> list[tuple[str, str, bool, str, int | None]]:
-        found = self.record.recoveries
-        return [(it.cause, it.action, it.was_saved, it.outcome, it.steps_lost) for it in found]
+
+def outcomes(life: Life) -> list[tuple[str, str, bool, str, int | None]]:
+    found = life.record.recoveries
+    return [(it.cause, it.action, it.was_saved, it.outcome, it.steps_lost) for it in found]
 
 
 def deleted(plan: Plan) -> list[str]:
-    return [action.name for action in plan.actions if isinstance(action, DeletePod)]
+    return [name for name, _ in checkpointed_jobs.deleted(plan)]
 
 
 def asked() -> Life:
     """Return a job of five workers that is scaled to three, and was ordered to save at NOW."""
-    life = Life()
+    life = running_life()
     assert not deleted(life.decide(0, pods()))
     return life
 
 
 def test_smaller_size_orders_a_checkpoint_and_nothing_leaves_before_it_is_saved() -> None:
-    life = Life()
+    life = running_life()
     plan = life.decide(0, pods())
     order = life.record.order_in_force
     assert order
@@ -113,7 +92,7 @@ def test_smaller_size_orders_a_checkpoint_and_nothing_leaves_before_it_is_saved(
     assert plan.requeue_at == later(60)
     assert life.record.waiting
     assert life.record.waiting.reason == "SavingCheckpoint"
-    assert life.members == [0, 1, 2, 3, 4]
+    assert members(life) == [0, 1, 2, 3, 4]
     again = life.decide(5, pods())
     assert (again.actions, again.events) == ((), ())
     assert life.record.order_in_force == order, "one order"
@@ -123,12 +102,12 @@ def test_replicas_leave_when_the_checkpoint_is_saved() -> None:
     life = asked()
     plan = life.decide(9, pods(saved()))
     assert deleted(plan) == ["job-worker-3", "job-worker-4"]
-    assert life.members == [0, 1, 2]
+    assert members(life) == [0, 1, 2]
     assert [event.reason for event in plan.events] == ["CheckpointCompleted", "Resized"]
     assert (life.record.waiting, life.record.order_in_force, life.record.scale_in) == (None, None, None)
     assert (life.record.restarts, life.record.disruptions, life.record.attempt) == (0, 0, 1)
     life.decide(10, pods(saved())[:3])
-    assert life.outcomes() == [("Resized", "ScaleIn", True, "Recovered", None)]
+    assert outcomes(life) == [("Resized", "ScaleIn", True, "Recovered", None)]
     assert not deleted(life.decide(11, pods(saved())[:3]))
 
 
@@ -139,16 +118,16 @@ def test_checkpoint_that_is_late_is_not_waited_for() -> None:
     assert deleted(plan) == ["job-worker-3", "job-worker-4"]
     assert "CheckpointTimeout" in [event.reason for event in plan.events]
     life.decide(61, pods()[:3])
-    assert life.outcomes() == [("Resized", "ScaleIn", False, "ProgressLost", None)]
+    assert outcomes(life) == [("Resized", "ScaleIn", False, "ProgressLost", None)]
 
 
 def test_steps_since_the_checkpoint_are_lost_if_no_other_one_is_saved() -> None:
-    life = Life(record=running(saved=saved(-50, 0, step=40)))
+    life = running_life(record=running(saved=saved(-50, 0, step=40)))
     reported = [replace(item, training_step=70 if item.index == 0 else None) for item in pods()]
     life.decide(0, reported)
     life.decide(60, reported)
     life.decide(61, reported[:3])
-    assert life.outcomes() == [("Resized", "ScaleIn", False, "ProgressLost", 30)]
+    assert outcomes(life) == [("Resized", "ScaleIn", False, "ProgressLost", 30)]
     assert life.record.steps_lost == 30
 
 
@@ -157,7 +136,7 @@ def test_no_step_is_lost_if_it_was_saved() -> None:
     reported = [replace(item, training_step=38) for item in pods(saved(step=40))]
     life.decide(9, reported)
     life.decide(10, reported[:3])
-    assert life.outcomes() == [("Resized", "ScaleIn", True, "Recovered", 0)]
+    assert outcomes(life) == [("Resized", "ScaleIn", True, "Recovered", 0)]
 
 
 class Now(Struct):
@@ -185,14 +164,14 @@ AT_ONCE = {
 
 @pytest.mark.parametrize("case", AT_ONCE.values(), ids=AT_ONCE.keys())
 def test_no_checkpoint_is_ordered(case: Now) -> None:
-    life = Life(case.job, case.record)
+    life = running_life(case.job, case.record)
     life.decide(0, case.pods)
     assert life.record.order is None
-    assert life.members == list(case.want)
+    assert members(life) == list(case.want)
 
 
 def test_role_that_is_not_elastic_saves_too() -> None:
-    life = Life(job(bounds=None))
+    life = running_life(job(bounds=None))
     life.decide(0, pods())
     assert life.record.order_in_force
     assert life.record.order_in_force.stop == VICTIMS
@@ -203,7 +182,7 @@ def test_replicas_that_were_asked_leave_although_others_would_cost_less_by_now()
     life = asked()
     cheap = [replace(item, deletion_cost=-5 if item.index == 1 else 0) for item in pods(saved())]
     life.decide(9, cheap)
-    assert life.members == [0, 1, 2]
+    assert members(life) == [0, 1, 2]
 
 
 class Edit(Struct):
@@ -235,8 +214,8 @@ def test_another_size_while_the_checkpoint_is_saved(case: Edit) -> None:
     assert life.record.order_in_force
     assert (life.record.order_in_force.epoch, life.record.order_in_force.by) == (EPOCH, later(60))
     plan = life.decide(9, pods(saved()))
-    assert life.members == list(case.want_members)
-    assert life.replaced == list(case.want_replaced), "a program that was asked to stop does not train on"
+    assert members(life) == list(case.want_members)
+    assert replaced(life) == list(case.want_replaced), "a program that was asked to stop does not train on"
     assert deleted(plan) == list(case.want_deleted)
     assert (life.record.restarts, life.record.disruptions) == (0, len(case.want_replaced))
     assert life.record.scale_in is None
@@ -245,7 +224,7 @@ def test_another_size_while_the_checkpoint_is_saved(case: Edit) -> None:
 def test_replicas_that_end_by_themselves_after_they_were_asked_have_not_succeeded() -> None:
     life = asked()
     life.decide(9, pods(saved(), worker_3="Succeeded", worker_4="Succeeded"))
-    assert life.members == [0, 1, 2]
+    assert members(life) == [0, 1, 2]
     assert not life.record.role("worker").succeeded_indexes
     assert life.record.restarts == 0
 
@@ -281,30 +260,30 @@ ENDED = {
 
 @pytest.mark.parametrize("case", ENDED.values(), ids=ENDED.keys())
 def test_one_of_two_replicas_that_were_asked_ends_before_the_other_one(case: Ended) -> None:
-    life = Life(case.job)
+    life = running_life(case.job)
     life.decide(0, pods())
     ended = [pod(4, case.phase, exit_code=case.exit_code, node="n4")]
     for at in (5, 6):
         plan = life.decide(at, [*pods()[:4], *ended])
         assert not plan.actions
-        assert life.members == [0, 1, 2, 3, 4]
+        assert members(life) == [0, 1, 2, 3, 4]
         assert (life.record.phase, life.record.role("worker").phase) == (Phase.RUNNING, Phase.RUNNING)
     assert life.record.order_in_force, "the other one still saves"
     life.decide(9, [*pods(saved())[:4], *ended])
-    assert life.members == [0, 1, 2]
-    assert (life.record.restarts, life.record.attempt, life.replaced) == (0, 1, [])
+    assert members(life) == [0, 1, 2]
+    assert (life.record.restarts, life.record.attempt, replaced(life)) == (0, 1, [])
 
 
 def test_job_that_stops_running_does_not_wait() -> None:
-    life = Life(job(bounds=Elastic(3, 8)))
+    life = running_life(job(bounds=Elastic(3, 8)))
     life.decide(0, pods())
     assert life.record.order_in_force
     few = pods(worker_0="Failed", worker_1="Failed", worker_2="Failed")
     life.decide(5, few)
-    assert life.members == [0, 1, 2, 3, 4]
+    assert members(life) == [0, 1, 2, 3, 4]
     life.decide(6, few)
     assert life.record.phase is Phase.RESTARTING
-    assert life.members == [0, 1, 2]
+    assert members(life) == [0, 1, 2]
     assert life.record.scale_in is None
 
 
@@ -319,7 +298,7 @@ def test_suspension_while_the_checkpoint_is_saved_ends_all_pods_once() -> None:
     assert life.record.scale_in is None
     life.wanted = job(generation=4)
     life.decide(20, ())
-    assert life.members == [0, 1, 2]
+    assert members(life) == [0, 1, 2]
 
 
 SPOT = Announcement("n4", "u4", NoticeCause.PREEMPTED, "spot", later(30))
@@ -332,13 +311,13 @@ def test_notice_while_the_checkpoint_is_saved_shares_the_order_and_its_earlier_d
     assert order
     assert (order.epoch, order.by) == (EPOCH, later(25))
     life.decide(9, pods(saved()), SPOT)
-    assert life.members == [0, 1, 2]
+    assert members(life) == [0, 1, 2]
     assert not life.record.role("worker").joining, "nobody takes the place of a replica that leaves anyway"
-    assert life.replaced == []
+    assert replaced(life) == []
 
 
 def test_new_size_while_a_notice_saves_shares_its_order() -> None:
-    life = Life(job(SIZE, generation=1))
+    life = running_life(job(SIZE, generation=1))
     life.decide(0, pods(), replace(SPOT, node="n1", uid="u1"))
     life.wanted = job(3)
     life.decide(1, pods(), replace(SPOT, node="n1", uid="u1"))
@@ -347,7 +326,7 @@ def test_new_size_while_a_notice_saves_shares_its_order() -> None:
     assert order.epoch == EPOCH
     assert order.stop == {"worker": "1,4"}, "first the one on the node that ends"
     life.decide(9, pods(saved()), replace(SPOT, node="n1", uid="u1"))
-    assert life.members == [0, 2, 3]
+    assert members(life) == [0, 2, 3]
     assert life.record.scale_in is None
 
 
@@ -355,20 +334,20 @@ def test_lost_replica_is_not_waited_for_and_takes_those_along_that_were_asked() 
     """With multiples of two a lost pod shrinks the role at once."""
     bounds = Elastic(2, 8, 2)
     last = role_record(Phase.RUNNING, size=6, created=6, phase_since=NOW)
-    life = Life(job(4, bounds), running(roles={"worker": last}))
+    life = running_life(job(4, bounds), running(roles={"worker": last}))
     six = [*pods(), pod(5, node="n5")]
     life.decide(0, six)
     assert life.record.order_in_force
     assert life.record.order_in_force.stop == {"worker": "4-5"}
     life.decide(1, [item for item in six if item.index != 1])
-    assert life.members == [0, 2, 3, 4], "at once, and first one that was asked"
+    assert members(life) == [0, 2, 3, 4], "at once, and first one that was asked"
     life.decide(9, [replace(six[0], saved=saved()), *six[1:5]])
-    assert life.members == [0, 2, 3, 4]
-    assert life.replaced == [4], "it was asked to stop"
+    assert members(life) == [0, 2, 3, 4]
+    assert replaced(life) == [4], "it was asked to stop"
 
 
 def test_coordinator_is_never_asked_to_leave() -> None:
-    life = Life(job(1, coordinator=True))
+    life = running_life(job(1, coordinator=True))
     life.decide(0, pods())
     assert life.record.order_in_force
     assert life.record.order_in_force.stop == {"worker": "1-4"}
@@ -377,11 +356,11 @@ def test_coordinator_is_never_asked_to_leave() -> None:
 def test_pods_that_wait_for_capacity_are_given_up_when_the_role_shall_get_smaller() -> None:
     waiting = role_record(Phase.RUNNING, size=4, created=4, phase_since=NOW)
     waiting = replace(waiting, declared=5, joining=role_record(size=5).members - waiting.members)
-    life = Life(job(3), running(roles={"worker": waiting}))
+    life = running_life(job(3), running(roles={"worker": waiting}))
     life.decide(0, pods(worker_4="Pending"))
     assert life.record.order_in_force
     assert life.record.order_in_force.stop == {"worker": "3"}
     life.decide(1, pods())
-    assert life.members == [0, 1, 2, 3], "it does not join"
+    assert members(life) == [0, 1, 2, 3], "it does not join"
     life.decide(9, pods(saved()))
-    assert life.members == [0, 1, 2]
+    assert members(life) == [0, 1, 2]

@@ -1,6 +1,7 @@
-"""Jobs with checkpoints whose nodes end: builds them, and reconciles them again and again."""
+"""Jobs with checkpoints: builds them and their Records, and reconciles them again and again."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -30,14 +31,15 @@ def job(
     return replace(made, checkpoint=policy)
 
 
-def running(**changes: object) -> Record:
+def running(size: int = 3, **changes: object) -> Record:
+    """Return the Record of a job that runs since NOW."""
     record = Record(
         phase=Phase.RUNNING,
         phase_since=NOW,
         started_at=NOW,
         attempt_started_at=NOW,
         first_running_at=NOW,
-        roles={"worker": role_record(Phase.RUNNING, size=3, created=3, phase_since=NOW)},
+        roles={"worker": role_record(Phase.RUNNING, size=size, created=size, phase_since=NOW)},
     )
     return replace(record, **changes)
 
@@ -59,9 +61,14 @@ class Life:
         self.wanted = wanted
         self.record = record or running()
 
-    def decide(self, at: float, pods: Sequence[ObservedPod], *announced: Announcement) -> Plan:
+    def decide(
+        self, at: float, pods: Sequence[ObservedPod], *announced: Announcement, **changes: Any
+    ) -> Plan:
+        """Reconcile at this second with these pods and announced ends of nodes; `changes` is what else is
+        observed."""
         notices = find_notices(pods, {announcement.node: announcement for announcement in announced})
-        plan = decide(self.wanted, self.record, Observed(pods=tuple(pods), notices=notices), later(at))
+        observed = replace(Observed(pods=tuple(pods), notices=notices), **changes)
+        plan = decide(self.wanted, self.record, observed, later(at))
         assert decode(encode(plan.record)) == plan.record
         self.record = plan.record
         return plan
