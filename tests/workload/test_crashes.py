@@ -244,15 +244,17 @@ AGES_OF_LISTS = (0, 1, 3)
 AGES = marked(
     {f"a list {age} changes old": age for age in AGES_OF_LISTS}, ["a list 1 changes old"], pytest.mark.long
 )
+CHOSEN_BY_OLD_LISTS = "role scaled down: a checkpoint is ordered"
+"""With a list from before its pods ran, a job has nothing to save before they leave."""
 IN_BURST = pytest.mark.parametrize("in_burst", [False, True], ids=["single job", "burst of jobs"])
 
 
 @IN_BURST
 @pytest.mark.parametrize("age", AGES)
-@pytest.mark.parametrize("scene", SCENES.values(), ids=SCENES.keys())
-def test_a_crash_at_every_request_changes_nothing(
-    scene: Callable[[], FakeCluster], age: int, in_burst: bool
-) -> None:
+@pytest.mark.parametrize("name", SCENES)
+def test_a_crash_at_every_request_changes_nothing(name: str, age: int, in_burst: bool) -> None:
+    scene = SCENES[name]
+    compared = lasting_state if name == CHOSEN_BY_OLD_LISTS and age > 1 else final_state
     undisturbed = scene()
     undisturbed.settle()
     for requests in range(REQUESTS):
@@ -263,9 +265,6 @@ def test_a_crash_at_every_request_changes_nothing(
         cluster.restart(age)
         cluster.reconcile()
         cluster.settle()
-        # In the oldest list pods do not run yet. A job then has nothing to save and nobody to move before an
-        # announced loss: its pods are replaced when they are lost.
-        compared = final_state if age < max(AGES_OF_LISTS) else lasting_state
         assert compared(cluster) == compared(undisturbed), f"after {requests} requests"
         assert recorded_restarts(cluster) <= recorded_restarts(undisturbed), f"after {requests} requests"
 

@@ -98,6 +98,31 @@ def removed(plan: Plan) -> list[str]:
     return [action.name for action in plan.actions if isinstance(action, Remove)]
 
 
+OLD_LISTS: dict[str, Sequence[ObservedPod]] = {"no pod yet": (), "pod without a node": (pod(node=""),)}
+
+
+@pytest.mark.parametrize("pods", OLD_LISTS.values(), ids=OLD_LISTS.keys())
+def test_pod_whose_processes_are_saved_is_moved_once_a_newer_list_shows_where_it_is(
+    pods: Sequence[ObservedPod],
+) -> None:
+    life = running_life(job())
+    observe(life, 0, announced=[SPOT])
+    observe(life, 8, backup(), pods=pods, announced=[SPOT])
+    assert life.record.saved
+    assert [notice.step for notice in life.record.notices] == ["Saving"]
+    moved = observe(life, 9, backup(), announced=[SPOT])
+    assert [action.name for action in moved.actions if isinstance(action, DeletePod)] == ["job-worker-0"]
+    assert life.record.replacement("worker", 0) == 1
+
+
+def test_pod_whose_processes_are_saved_and_that_no_list_shows_is_not_waited_for_after_the_deadline() -> None:
+    life = running_life(job())
+    observe(life, 0, announced=[SPOT])
+    observe(life, 8, backup(), pods=(), announced=[SPOT])
+    observe(life, 55, backup(), pods=(), announced=[SPOT])
+    assert [notice.step for notice in life.record.notices] == ["Saved"]
+
+
 def test_notice_makes_one_backup_and_the_pod_continues_from_its_image() -> None:
     life = running_life(job())
     [spec] = written(observe(life, 0, announced=[SPOT]))

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from argosy.workload import messages
 from argosy.workload.announcements import NoticeCause
-from argosy.workload.current_pods import current_pods
+from argosy.workload.current_pods import all_current_pods, current_pods
 from argosy.workload.index_set import IndexSet
 from argosy.workload.model import RestartPolicy, RestartScope, Workload
 from argosy.workload.notice import NoticeResponse, OpenNotice, SaveStep
@@ -120,6 +120,8 @@ def next_step(
     # A pod that is saved without being asked goes on, so it need not be replaced.
     goes_on = _saves_processes(record) and not notice.observed
     if record.answered_epoch >= notice.epoch and not goes_on:
+        if _is_outdated(record, observed, notice) and now < save_by(save_deadline(workload, record, notice)):
+            return notice
         is_drained = heeds_cordons(workload) and notice.cause == NoticeCause.DRAINED
         if is_drained and not is_host_release(workload, notice):
             return replace(notice, step=SaveStep.RELEASED, released_at=now)
@@ -134,6 +136,19 @@ def next_step(
 def ends_at_deadline(record: Record, notice: OpenNotice) -> bool:
     """Return True if pods were asked to stop, have not saved in time, and are about to be lost."""
     return notice.step == SaveStep.MISSED and notice.epoch > 0 and not _saves_processes(record)
+
+
+def _is_outdated(record: Record, observed: Observed, notice: OpenNotice) -> bool:
+    """Return True if the list of pods may be from before a pod was placed whose processes have been saved.
+
+    The answer does not come with the list of pods, as that of a program does.
+    """
+    order = record.order
+    if order is None or not order.level or order.epoch != notice.epoch:
+        return False
+    replicas = {name: IndexSet.decode(indexes).lookup for name, indexes in notice.replicas.items()}
+    pods = [pod for pod in all_current_pods(record, observed) if pod.index in replicas.get(pod.role, ())]
+    return all(pod.uid == order.pod_uid and not pod.node for pod in pods)
 
 
 def _saves_processes(record: Record) -> bool:

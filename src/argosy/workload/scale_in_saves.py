@@ -18,7 +18,7 @@ from argosy.workload import checkpoint_messages, messages, reasons
 from argosy.workload.checkpoint_record import PlannedScaleIn
 from argosy.workload.current_pods import current_pods
 from argosy.workload.index_set import IndexSet
-from argosy.workload.model import Workload
+from argosy.workload.model import Phase, Workload
 from argosy.workload.observed import Observed
 from argosy.workload.operation import Operation
 from argosy.workload.record import Record
@@ -38,7 +38,7 @@ def save_before_leaving(
     planned = record.scale_in
     if planned is not None:
         waits = is_in_force(record, planned.epoch, now)
-        return record if waits and should_save(workload, record, observed, _asked(record)) else None
+        return record if waits and _may_save(record, observed, _asked(record)) else None
     if not should_save(workload, record, observed, leaving):
         return None
     assert workload.checkpoint
@@ -104,6 +104,23 @@ def with_scale_in_done(before: Record, record: Record, now: datetime) -> Record:
         record = record.with_history(now, reasons.RESIZED, checkpoint_messages.kept(names))
     record = with_scale_in(record, f"resize/{planned.epoch}", "spec.roles", planned.since, planned.epoch, now)
     return replace(record, scale_in=None)
+
+
+def _may_save(record: Record, observed: Observed, asked: Replicas) -> bool:
+    """Return True unless the job has stopped running, or all these replicas have ended.
+
+    Their pods ran when they were asked. A list that does not show that is outdated, or they are created
+    again.
+    """
+    ended = {
+        (pod.role, pod.index)
+        for name in asked
+        for pod in current_pods(record, name, observed)
+        if pod.ended or pod.terminating
+    }
+    return record.phase is Phase.RUNNING and any(
+        (name, index) not in ended for name, indexes in asked.items() for index in indexes
+    )
 
 
 def _asked(record: Record) -> Replicas:
