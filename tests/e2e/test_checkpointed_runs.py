@@ -284,6 +284,7 @@ def test_job_of_another_api_continues_at_its_step_on_another_node(
     assert conditions["CheckpointReady"] == ("True", "CheckpointCompleted")
     assert conditions["ProgressLost"][0] == "False"
     assert plane.kubectl("get", pod, "-o", "jsonpath={.spec.nodeName}").stdout not in ("", before)
-    assert f"from step {step}" in plane.kubectl("logs", pod, "-c", case.container).stdout
+    logs = ("logs", pod, "-c", case.container)
+    wait_for(lambda: f"from step {step}" in plane.kubectl(*logs).stdout, "it says where it started")
     assert f"resumed from step {step}" in described()
     plane.kubectl("delete", job, "--wait=false")
