@@ -1,8 +1,8 @@
 """The folder of all checkpoints: finds complete ones, removes unfinished ones, publishes a new one.
 
 `step-<n>.tmp` is filled and renamed to `step-<n>`. If that exists already it is first renamed to
-`step-<n>.old.tmp`, which `clean` takes back if the process ended between the two. One that is given up is
-renamed to `step-<n>.abandoned.tmp` and removed.
+`step-<n>.old.tmp`, which `clean` takes back if the process ended between the two. One that is given up, or
+that is not kept any longer, is renamed to `step-<n>.abandoned.tmp` and removed.
 """
 
 import os
@@ -68,9 +68,17 @@ def abandon(directory: Path, step: int) -> None:
 
     It is renamed first: another rank may write into it meanwhile, and must find it gone afterwards.
     """
-    abandoned = directory / f"step-{step}.abandoned.tmp"
+    _remove(temporary(directory, step), directory / f"step-{step}.abandoned.tmp")
+
+
+def remove(directory: Path, step: int) -> None:
+    """Remove a complete checkpoint, of which no part is ever found as one."""
+    _remove(published(directory, step), directory / f"step-{step}.abandoned.tmp")
+
+
+def _remove(folder: Path, abandoned: Path) -> None:
     shutil.rmtree(str(abandoned), ignore_errors=True)
-    temporary(directory, step).rename(abandoned)
+    folder.rename(abandoned)
     shutil.rmtree(str(abandoned), ignore_errors=True)
 
 

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Callable, Iterator, List, Mapping, Optional, Tuple
 
-from argosy_sdk import environment, folders, manifest
+from argosy_sdk import environment, folders, manifest, surplus
 from argosy_sdk.errors import CheckpointError
 from argosy_sdk.orders import Order, Watcher, read_order
 from argosy_sdk.progress import StepFile
@@ -113,6 +113,8 @@ class Session:
         self._epoch = order.epoch if order is not None else self._epoch
         if saved is not None:
             self._parent = manifest.digest_of(saved)
+            orders = environment.orders_path(self._environ)
+            surplus.delete(directory, orders.with_name(surplus.FILE_NAME))
 
     def on_notice(self, callback: Callable[[Order], None]) -> None:
         """Call a function for each order that is newer than those answered."""

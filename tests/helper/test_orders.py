@@ -3,9 +3,11 @@
 import json
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 import pytest
@@ -15,6 +17,7 @@ from argosy.helper.endpoint import Endpoint
 from argosy.helper.orders import CheckpointWatcher, OrderListener, Settings, read_order
 from argosy.workload.save_acks import CheckpointAck
 from argosy_sdk import manifest
+from argosy_sdk.session import Session
 
 
 class Operator(Endpoint):
@@ -257,6 +260,56 @@ def test_old_checkpoints_are_deleted_after_a_new_one_is_acknowledged(tmp_path: P
     operator.problem = ""
     watcher.look(is_last=True)
     assert steps(tmp_path) == [5, 4]
+
+
+RIGHTS = {
+    "in a volume where others may not write": (0o755, 0o755),
+    "in an emptyDir, where everybody may rename": (0o777, 0o755),
+    "where others may write into checkpoints only": (0o755, 0o777),
+}
+"""The modes of the folder of all checkpoints and of each one."""
+
+
+@pytest.mark.root
+@pytest.mark.parametrize(("of_all", "of_each"), RIGHTS.values(), ids=RIGHTS)
+def test_old_checkpoints_of_another_user_are_deleted_by_the_program_as_it_saves(
+    capsys: pytest.CaptureFixture[str], of_all: int, of_each: int
+) -> None:
+    """As in a pod whose program runs as root, because nothing else is said: the sidecar never does."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "run/orders").mkdir(parents=True)
+        wanted = settings(folder)
+        wanted.folder.mkdir()
+        for path, given in ((folder, 0o755), (folder / "run/orders", 0o777), (wanted.folder, of_all)):
+            path.chmod(given)
+        variables = {"ARGOSY_CHECKPOINT_DIR": str(wanted.folder), "ARGOSY_ORDERS": str(wanted.orders)}
+        training, watcher = Session(variables), CheckpointWatcher(Operator(), wanted)
+        for step in range(1, 7):
+            with training.saving(step) as target:
+                (target / "state.txt").write_text("state")
+            (wanted.folder / f"step-{step}").chmod(of_each)
+            with effective_user(65532):
+                watcher.look()
+        assert sorted(path.name for path in wanted.folder.iterdir()) == ["step-4", "step-5", "step-6"]
+        assert capsys.readouterr().err == ""
+        for step in (7, 8):
+            save(folder, step)
+            with effective_user(65532):
+                watcher.look()
+        assert steps(folder) == [8, 7, 6, 5, 4], "a program without the SDK"
+        assert "argosy: 3 old checkpoints belong to another user" in capsys.readouterr().err
+
+
+@contextmanager
+def effective_user(user: int) -> Iterator[None]:
+    """Act as another user for the duration of the block."""
+    before = os.geteuid()
+    os.seteuid(user)
+    try:
+        yield
+    finally:
+        os.seteuid(before)
 
 
 def test_checkpoint_that_was_restored_is_reported_before_newer_ones(tmp_path: Path) -> None:

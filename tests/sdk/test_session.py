@@ -116,6 +116,28 @@ def test_a_step_that_is_saved_again_replaces_the_checkpoint(tmp_path: Path) -> N
     assert (tmp_path / "checkpoints" / "step-5" / "model").read_text() == "second"
 
 
+def test_listed_checkpoints_are_deleted_unless_they_were_saved_again(tmp_path: Path) -> None:
+    training, listed = session(tmp_path), tmp_path / "surplus.json"
+    for step in (5, 6):
+        save(training, step)
+    digests = {step: read_manifest(tmp_path / "checkpoints" / f"step-{step}").digest for step in (5, 6)}
+    save(training, 6, "others")
+    listed.write_text(json.dumps([{"step": step, "digest": digest} for step, digest in digests.items()]))
+    save(training, 7)
+    assert entries(tmp_path) == ["step-6", "step-7"]
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{}", "[1]", '[{"step": "../x", "digest": ""}]', '[{"step": 9, "digest": "sha256:0"}]']
+)
+def test_list_of_checkpoints_that_cannot_be_used_deletes_nothing(tmp_path: Path, content: str) -> None:
+    (tmp_path / "surplus.json").write_text(content)
+    training = session(tmp_path)
+    for step in (5, 6):
+        save(training, step)
+    assert entries(tmp_path) == ["step-5", "step-6"]
+
+
 def test_a_failed_save_leaves_the_last_checkpoint_only(tmp_path: Path) -> None:
     training = session(tmp_path)
     save(training, 5)

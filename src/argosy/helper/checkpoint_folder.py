@@ -4,6 +4,7 @@ Reading and verifying are those of `argosy_sdk`, so that program, sidecar and in
 checkpoint is.
 """
 
+import os
 import re
 import shutil
 import sys
@@ -87,12 +88,19 @@ class CheckpointFolder:
         order = _order(found)
         return sorted(found, key=lambda each: (looks[each.digest], order(each)), reverse=True)
 
-    def prune(self, keep_last: int) -> None:
-        """Delete all checkpoints but the newest, and that of the highest step, which programs resume from."""
+    def prune(self, keep_last: int) -> list[Checkpoint]:
+        """Delete all checkpoints but the newest, and that of the highest step, which programs resume from.
+
+        Returns those that belong to another user, who must delete them.
+        """
         found = self.find()
         highest = max((checkpoint.step for checkpoint in found), default=0)
+        left: list[Checkpoint] = []
         for checkpoint in found[max(keep_last, 1) :]:
             if checkpoint.step == highest:
+                continue
+            if not _may_delete(checkpoint.folder):
+                left.append(checkpoint)
                 continue
             # The name of one that is not complete: what is left of it is never taken for a checkpoint.
             doomed = folders.temporary(self._folder, checkpoint.step)
@@ -100,8 +108,13 @@ class CheckpointFolder:
                 checkpoint.folder.rename(doomed)
             except OSError as error:
                 print(f"argosy: {checkpoint.folder} not deleted: {error.strerror}", file=sys.stderr)
-                return
+                break
             shutil.rmtree(doomed, ignore_errors=True)
+        return left
+
+
+def _may_delete(folder: Path) -> bool:
+    return all(os.access(path, os.W_OK | os.X_OK, effective_ids=True) for path in (folder.parent, folder))
 
 
 def _order(found: Sequence[Checkpoint]) -> Callable[[Checkpoint], tuple[tuple[str, int], ...]]:

@@ -26,6 +26,7 @@ from argosy.helper.endpoint import Endpoint
 from argosy.helper.errors import RejectedError
 from argosy.helper.files import replace_file
 from argosy.helper.steps import StepReporter
+from argosy_sdk import surplus
 
 POLL_SECONDS = 30
 REJECTED_SECONDS = 30.0
@@ -38,6 +39,10 @@ LOOK_SECONDS = 1.0
 ORDERED_LOOK_SECONDS = 0.1
 OTHERS_ACK_SECONDS = (2.0, 5.0)
 """Seconds, drawn between these, after which a replica other than 0 acknowledges."""
+MAX_LISTED = 8
+"""Old checkpoints that the program is asked to delete at a time, while training waits."""
+MANY_LEFT = 3
+"""So many old checkpoints mean that the program does not delete them."""
 
 
 class Store(Protocol):
@@ -211,6 +216,9 @@ class CheckpointWatcher:
         self._folder = CheckpointFolder(settings.folder)
         self._resumed = read_checkpoint(settings.resume) if settings.replica == 0 else None
         self._problem = ""
+        self._left = 0
+        """Number of old checkpoints that only the program may delete."""
+        self._listed: list[dict[str, object]] | None = None
 
     def look(self, *, is_last: bool = False) -> None:
         """Acknowledge the newest checkpoint, if that has not been done and is due; at the end it is."""
@@ -238,16 +246,33 @@ class CheckpointWatcher:
                 self._published = (checkpoint.digest, stored)
         except OSError as error:
             self._fail(f"checkpoint of step {checkpoint.step} not stored: {error}")
-            self._folder.prune(1)  # Or the pod's own folder would grow until its node evicts it.
+            self._prune(1)  # Or the pod's own folder would grow until its node evicts it.
             return
         _, stored = self._published
         # Without the files of other pods it is not complete: the last one of them acknowledges it.
         if stored is not None and not self._post("checkpoints/ack", stored.as_ack()):
             return
         self._acknowledged, self._pending = checkpoint.digest, None
-        self._folder.prune(self._settings.keep_last if self._store is None else 1)
+        self._prune(self._settings.keep_last if self._store is None else 1)
         if stored is not None and self._store is not None:
             self._store.prune()
+
+    def _prune(self, keep_last: int) -> None:
+        """Delete old checkpoints; those that only the program may delete are listed for `argosy_sdk`."""
+        left = self._folder.prune(keep_last)
+        if len(left) >= MANY_LEFT > self._left:
+            _print(f"{len(left)} old checkpoints belong to another user; the program must delete them")
+        self._left = len(left)
+        listed = [{"step": each.step, "digest": each.digest} for each in left[-MAX_LISTED:]]
+        if listed == self._listed:
+            return
+        try:
+            path = self._settings.orders.with_name(surplus.FILE_NAME)
+            replace_file(path, json.dumps(listed).encode(), 0o644)
+        except OSError as error:
+            _print(f"old checkpoints not listed: {error}")
+        else:
+            self._listed = listed
 
     def _report_resumed(self, checkpoint: Checkpoint) -> None:
         if self._post("checkpoints/resumed", checkpoint.as_ack()):
