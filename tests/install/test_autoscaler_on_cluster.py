@@ -12,7 +12,7 @@ from tests.support.builders import pod_template, run
 from tests.support.cluster import images
 from tests.support.cluster.release import Release
 from tests.support.cluster.running import RunningCluster
-from tests.support.external_metrics import ExternalMetrics, served_metrics
+from tests.support.external_metrics import ExternalMetrics, autoscaler, served_metrics
 from tests.support.targets import ET_VALUES
 from tests.support.waiting import wait_for
 
@@ -40,24 +40,6 @@ def metrics(cluster: RunningCluster) -> Iterator[ExternalMetrics]:
         yield served
     cluster.kubectl("delete", "namespace", HOME, "--timeout=120s", code=None, timeout=150)
     release.uninstall()
-
-
-def autoscaler(name: str, target: Json, lowest: int, highest: int) -> Json:
-    """Return an autoscaler that wants as many replicas as the metric of its name says."""
-    metric = {"metric": {"name": name}, "target": {"type": "AverageValue", "averageValue": "1"}}
-    at_once = {"stabilizationWindowSeconds": 0}
-    return {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": name, "namespace": HOME},
-        "spec": {
-            "scaleTargetRef": target,
-            "minReplicas": lowest,
-            "maxReplicas": highest,
-            "metrics": [{"type": "External", "external": metric}],
-            "behavior": {"scaleDown": at_once, "scaleUp": at_once},
-        },
-    }
 
 
 def apply(cluster: RunningCluster, *manifests: Json) -> None:
@@ -94,7 +76,7 @@ def test_run_grows_and_shrinks_with_a_metric_within_its_allowed_sizes(
     job = replace(run("even").role("worker", 2, elastic=elastic, template=template), namespace=HOME)
     target: Json = {"apiVersion": "argosy.dev/v1alpha1", "kind": "TrainingRun", "name": "even"}
     metrics.values["even"] = 2
-    apply(cluster, job.build(), autoscaler("even", target, 1, 9))
+    apply(cluster, job.build(), autoscaler("even", HOME, target, 1, 9))
     sizes: list[int] = []
 
     def has_size(size: int) -> bool:
@@ -129,7 +111,7 @@ def test_training_job_grows_and_shrinks_with_a_metric(
     job = trainingjobs.job("elastic", changes)
     target: Json = {"apiVersion": job["apiVersion"], "kind": "TrainingJob", "name": "elastic"}
     metrics.values["elastic"] = 2
-    apply(cluster, job, autoscaler("elastic", target, 1, 4))
+    apply(cluster, job, autoscaler("elastic", HOME, target, 1, 4))
     selector = "training-job-name=elastic,training-job-role=worker"
     launcher = ("pod", "elastic-launcher", "-n", HOME, "-o", "jsonpath={.metadata.uid}")
     uids: set[str] = set()

@@ -64,6 +64,24 @@ class ExternalMetrics:
         }
 
 
+def autoscaler(name: str, namespace: str, target: Json, lowest: int, highest: int) -> Json:
+    """Return an autoscaler that wants as many replicas as the metric of its name says."""
+    metric = {"metric": {"name": name}, "target": {"type": "AverageValue", "averageValue": "1"}}
+    at_once = {"stabilizationWindowSeconds": 0}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "scaleTargetRef": target,
+            "minReplicas": lowest,
+            "maxReplicas": highest,
+            "metrics": [{"type": "External", "external": metric}],
+            "behavior": {"scaleDown": at_once, "scaleUp": at_once},
+        },
+    }
+
+
 @contextmanager
 def served_metrics(cluster: RunningCluster) -> Iterator[ExternalMetrics]:
     """Serve metrics to the cluster during a with block."""

@@ -41,13 +41,13 @@ class GceServer:
         api.cloud.subscribe(self._instance_changed)
 
     @contextlib.asynccontextmanager
-    async def serving(self, port: int = 0) -> AsyncIterator[str]:
-        """Serve on loopback until the block ends, and let things happen when they are due."""
+    async def serving(self, port: int = 0, host: str = "127.0.0.1") -> AsyncIterator[str]:
+        """Serve until the block ends, and let things happen when they are due."""
         server = Server(self.handle)
-        chosen = await server.listen_tcp("127.0.0.1", port)
+        chosen = await server.listen_tcp(host, port)
         ticking = asyncio.create_task(self._tick())
         try:
-            yield f"http://127.0.0.1:{chosen}"
+            yield f"http://{host}:{chosen}"
         finally:
             ticking.cancel()
             await asyncio.gather(ticking, return_exceptions=True)
