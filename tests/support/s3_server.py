@@ -58,14 +58,17 @@ class RunningS3:
 
 
 @contextmanager
-def running_s3(folder: Path, *, enter: Sequence[str] = (), host: str = "127.0.0.1") -> Iterator[RunningS3]:
+def running_s3(
+    folder: Path, *, enter: Sequence[str] = (), host: str = "127.0.0.1", port: int = 0
+) -> Iterator[RunningS3]:
     """Run a server with one bucket for the duration of the block.
 
-    `enter` is a command that executes others elsewhere, where `host` is an address.
+    `enter` is a command that executes others elsewhere, where `host` is an address. A folder in which a
+    server has run before has its objects.
     """
-    port = free_port()
-    (folder / "objects" / BUCKET).mkdir(parents=True)
-    (folder / "metadata").mkdir()
+    port = port or free_port()
+    (folder / "objects" / BUCKET).mkdir(parents=True, exist_ok=True)
+    (folder / "metadata").mkdir(exist_ok=True)
     options = [
         "--port",
         f"{host}:{port}",
@@ -76,7 +79,7 @@ def running_s3(folder: Path, *, enter: Sequence[str] = (), host: str = "127.0.0.
         "--keep-alive",
     ]
     backend = ["posix", "--sidecar", str(folder / "metadata"), str(folder / "objects")]
-    with (folder / "log").open("wb") as log:
+    with (folder / "log").open("ab") as log:
         process = subprocess.Popen(
             [*enter, str(assets.find(S3_SERVER)), *options, "--quiet", *backend],
             stdout=log,
@@ -86,7 +89,7 @@ def running_s3(folder: Path, *, enter: Sequence[str] = (), host: str = "127.0.0.
     try:
 
         def listens() -> bool:
-            return is_listening(host, port, enter) if enter else _answers(port)
+            return is_listening(host, port, enter) if enter else _answers(host, port)
 
         wait_for(lambda: process.poll() is not None or listens(), "the S3 server does not answer")
         assert process.poll() is None, (folder / "log").read_text()
@@ -96,10 +99,10 @@ def running_s3(folder: Path, *, enter: Sequence[str] = (), host: str = "127.0.0.
         process.wait()
 
 
-def _answers(port: int) -> bool:
+def _answers(host: str, port: int) -> bool:
     with suppress(urllib.error.HTTPError):
         try:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5).close()
+            urllib.request.urlopen(f"http://{host}:{port}/", timeout=5).close()
         except urllib.error.URLError as error:
             return isinstance(error, urllib.error.HTTPError)
     return True

@@ -2,6 +2,8 @@
 
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,15 +55,39 @@ class RunningCluster:
         self, *words: str, code: int | None = 0, stdin: str = "", timeout: float = 60
     ) -> subprocess.CompletedProcess[str]:
         """Run kubectl as the administrator; a code other than wanted (None: any) fails the test."""
-        command = (str(KUBECTL), "--kubeconfig", str(self.server.kubeconfig), *words)
-        kept = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
         done = subprocess.run(
-            command, env=kept, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
+            self._kubectl_command(*words),
+            env=_environment(),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
         )
         if code is not None and done.returncode != code:
             output = f"{done.stdout}{done.stderr}"
             raise AssertionError(f"{' '.join(words)} ended with {done.returncode}, not {code}\n{output}")
         return done
+
+    @contextmanager
+    def running_kubectl(self, log: Path, *words: str) -> Iterator["subprocess.Popen[bytes]"]:
+        """Run kubectl during a with block; its output goes to a file."""
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                self._kubectl_command(*words),
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+    def _kubectl_command(self, *words: str) -> tuple[str, ...]:
+        return (str(KUBECTL), "--kubeconfig", str(self.server.kubeconfig), *words)
 
     def get(self, *words: str) -> dict[str, object]:
         """The JSON that `kubectl get` returns."""
@@ -119,3 +145,8 @@ class RunningCluster:
 
     def down(self) -> None:
         lifecycle.down(self.folder)
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment without the user's own cluster."""
+    return {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
