@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,9 +13,9 @@ from tempfile import TemporaryDirectory
 import msgspec
 import pytest
 
-from argosy.helper.checkpoint_folder import CheckpointFolder, prepare
+from argosy.helper.checkpoint_folder import Checkpoint, CheckpointFolder, prepare
 from argosy.helper.endpoint import Endpoint
-from argosy.helper.orders import CheckpointWatcher, OrderListener, Settings, read_order
+from argosy.helper.orders import CheckpointWatcher, OrderListener, Settings, keep_current, read_order
 from argosy.workload.save_acks import CheckpointAck
 from argosy_sdk import manifest
 from argosy_sdk.session import Session
@@ -166,6 +167,53 @@ def test_checkpoint_of_the_highest_step_is_kept(tmp_path: Path) -> None:
         save(tmp_path, step, minute=step)
     CheckpointWatcher(Operator(), settings(tmp_path)).look()
     assert sorted(steps(tmp_path)) == [10, 11, 13], "a program would resume from it"
+
+
+class SlowStore:
+    """A store that takes a checkpoint once it is released."""
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+
+    def publish(self, checkpoint: Checkpoint) -> Checkpoint:
+        if not self.released.wait(20):
+            raise OSError("not released")
+        return checkpoint
+
+    def prune(self) -> None: ...
+
+
+def test_last_step_is_reported_while_a_checkpoint_is_being_sent(tmp_path: Path) -> None:
+    """SIGTERM comes while it is sent, and it is sent only when the step is known."""
+    store, step_file = SlowStore(), tmp_path / "step"
+    step_file.write_text("10")
+
+    class Ending(Operator):
+        def get(self, *_: object) -> object:  # type: ignore[override]
+            return threading.Event().wait()  # No order, ever.
+
+        def post_json(self, path: str, body: Mapping[str, object], timeout: float) -> str:
+            if body.get("step") == 10 and path == "checkpoints/step":
+                step_file.write_text("20")
+                os.kill(os.getpid(), signal.SIGTERM)
+            elif path == "checkpoints/step":
+                store.released.set()
+            return super().post_json(path, body, timeout)
+
+    save(tmp_path, 9)
+    operator, handlers = Ending(), {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        with pytest.raises(SystemExit) as ended:
+            keep_current(operator, settings(tmp_path)._replace(step_file=step_file), store)
+    finally:
+        for each, handler in handlers.items():
+            signal.signal(each, handler)
+    assert ended.value.code == 0
+    assert [(path, body["step"]) for path, body in operator.posts] == [
+        ("checkpoints/step", 10),
+        ("checkpoints/step", 20),
+        ("checkpoints/ack", 9),
+    ]
 
 
 def test_complete_checkpoint_is_acknowledged_once(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Delivers orders to save a checkpoint to the programs of a pod, and acknowledges complete checkpoints.
 
 Runs as a sidecar. One thread asks the operator, which answers at the next order, and replaces `orders.json`.
-The other looks for complete checkpoints in the folder, acknowledges the newest one and deletes old ones.
+Another one looks for complete checkpoints in the folder, acknowledges the newest one and deletes old ones.
 Whatever fails is tried again; only SIGTERM ends it, after a last look: the program may have saved just
 before.
 
@@ -100,29 +100,81 @@ class Settings(NamedTuple):
 
 
 def keep_current(endpoint: Endpoint, settings: Settings, store: Store | None = None) -> NoReturn:
-    """Deliver orders and acknowledge checkpoints until SIGTERM."""
-    wake, stops = threading.Event(), False
+    """Deliver orders, acknowledge checkpoints and report steps until SIGTERM.
+
+    Steps do not wait for checkpoints: sending one may take minutes, and longer while the store is down.
+    """
+    wake, woken, stopped = threading.Event(), threading.Event(), threading.Event()
 
     def stop(*_: object) -> None:
-        nonlocal stops
-        stops = True
-        wake.set()
+        for event in (stopped, wake, woken):
+            event.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     listener = OrderListener(endpoint, settings, wake)
     threading.Thread(target=listener.run, name="orders", daemon=True).start()
-    watcher = CheckpointWatcher(endpoint, settings, store)
-    steps = StepReporter(endpoint, settings.step_file, settings.own_pod)
-    while not stops:
-        watcher.look()
+    reports = _Reports(endpoint)
+    looks = _Looks(CheckpointWatcher(reports, settings, store), listener, wake, woken)
+    looks.start()
+    steps = StepReporter(reports, settings.step_file, settings.own_pod)
+    while not stopped.is_set() and looks.is_alive():
         steps.look()
-        wake.wait(ORDERED_LOOK_SECONDS if listener.is_ordered(watcher.epoch) else LOOK_SECONDS)
-        wake.clear()
-    watcher.look(is_last=True)
+        woken.wait(LOOK_SECONDS)
+        woken.clear()
     steps.look(is_last=True)
     # Exit code 0: kubectl shows another one of a sidecar as the state of a pod that succeeded.
-    sys.exit(0)
+    sys.exit(0 if looks.end() else 1)
+
+
+class _Reports(Endpoint):
+    """Sends one report at a time: the operator rejects a second one while it writes the pod."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._lock = threading.Lock()
+
+    def post_json(self, path: str, body: Mapping[str, object], timeout: float) -> str:
+        with self._lock:
+            return self._endpoint.post_json(path, body, timeout)
+
+
+class _Looks(threading.Thread):
+    """Looks for checkpoints until it is ended, and then a last time."""
+
+    def __init__(
+        self,
+        watcher: "CheckpointWatcher",
+        listener: "OrderListener",
+        wake: threading.Event,
+        woken: threading.Event,
+    ) -> None:
+        super().__init__(name="checkpoints", daemon=True)
+        self._watcher = watcher
+        self._listener = listener
+        self._wake = wake
+        self._woken = woken
+        """Set before each look, for those who look at something else then."""
+        self._ends = False
+        self._has_succeeded = False
+
+    def run(self) -> None:
+        while not self._ends:
+            self._watcher.look()
+            self._wake.wait(
+                ORDERED_LOOK_SECONDS if self._listener.is_ordered(self._watcher.epoch) else LOOK_SECONDS
+            )
+            self._wake.clear()
+            self._woken.set()
+        self._watcher.look(is_last=True)
+        self._has_succeeded = True
+
+    def end(self) -> bool:
+        """Wait for the last look; return False if there was an error, which is printed."""
+        self._ends = True
+        self._wake.set()
+        self.join()
+        return self._has_succeeded
 
 
 class OrderListener:
