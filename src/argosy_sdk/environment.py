@@ -55,9 +55,15 @@ def directory(environ: Mapping[str, str]) -> Optional[Path]:
 
 
 def resume_folder(environ: Mapping[str, str]) -> Optional[Path]:
-    """Return the folder of the checkpoint that was restored for this process, if any."""
+    """Return the folder of the checkpoint that was restored for this process, if any.
+
+    What was restored counts also in a pod that is the first one by its number: that of a pod which somebody
+    has deleted is used again.
+    """
     path = environ.get("ARGOSY_RESUME_FROM", "")
-    return Path(path) if path and environ.get("ARGOSY_RESUME", "1") != "0" else None
+    if not path or (environ.get("ARGOSY_RESUME", "1") == "0" and not Path(path).exists()):
+        return None
+    return Path(path)
 
 
 def interval(environ: Mapping[str, str]) -> Optional[float]:

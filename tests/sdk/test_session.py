@@ -260,7 +260,18 @@ def test_what_was_restored_is_resumed_unless_the_folder_has_a_newer_one(tmp_path
     assert session(tmp_path, variables=variables).latest() == restored
     save(session(tmp_path), 6)
     assert session(tmp_path, variables=variables).latest() == tmp_path / "checkpoints" / "step-6"
-    assert session(tmp_path, variables={**variables, "ARGOSY_RESUME": "0"}).latest() is not None
+
+
+def test_what_was_restored_is_resumed_by_the_first_pod_of_its_number(tmp_path: Path) -> None:
+    """That of a pod that was deleted is used again; without anything restored it starts anew."""
+    restored = tmp_path / "restored"
+    variables = {"ARGOSY_RESUME": "0", "ARGOSY_RESUME_FROM": str(restored)}
+    first = session(tmp_path, variables=variables)
+    assert first.latest() is None
+    assert first.skipped == []
+    save(first, 5)
+    (tmp_path / "checkpoints" / "step-5").rename(restored)
+    assert session(tmp_path, variables=variables).latest() == restored
 
 
 def test_an_invalid_interval_is_an_error(tmp_path: Path) -> None:
