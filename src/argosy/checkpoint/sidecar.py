@@ -106,9 +106,10 @@ def _restore_patiently(
 
 
 def restore_beside(store: Restorer, link: Path, *, optional: bool = False) -> None:
-    """Restore the newest checkpoint to a folder with its name, to which the link leads then.
+    """Restore the newest checkpoint to a folder `step-<n>`, to which the link leads then.
 
-    So a path that one pod passes on to others exists in these only if they have restored the same checkpoint.
+    It is in a folder with the whole name of the checkpoint. So a path that one pod passes on to others exists
+    in these only if they have restored the same one, and programs find the step where they expect it.
     """
     link.parent.mkdir(parents=True, exist_ok=True)
     link.unlink(missing_ok=True)
@@ -118,8 +119,10 @@ def restore_beside(store: Restorer, link: Path, *, optional: bool = False) -> No
     shutil.rmtree(restored, ignore_errors=True)
     latest = restore(store, restored, optional=optional)
     if latest.manifest is not None:
-        restored.rename(link.with_name(latest.manifest.name))
-        link.symlink_to(latest.manifest.name)
+        path = Path(latest.manifest.name, f"step-{latest.manifest.step}")
+        link.with_name(latest.manifest.name).mkdir()
+        restored.rename(link.parent / path)
+        link.symlink_to(path)
 
 
 def main(arguments: Sequence[str]) -> int:
