@@ -96,7 +96,8 @@ def _check_corrected_run_runs(obj: TrainingRun, at: float) -> None:
     record = read_record(obj)
     assert record is not None
     (pod,) = pods("R")
-    pod = replace(pod, attempt=record.attempt, replacement=record.replacement("worker", 0))
+    [index] = record.role("worker").members  # not 0 if the role was elastic in the random steps before
+    pod = replace(pod, index=index, attempt=record.attempt, replacement=record.replacement("worker", index))
     obj = _reconcile(obj, Observed(pods=(pod,)), at + 20_001)
     exhausted = obj.status.reason == "RestartsExhausted"  # by the random steps before
     assert exhausted or obj.status.phase in ("Running", "Succeeded"), obj.status

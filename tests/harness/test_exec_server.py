@@ -5,6 +5,7 @@ import pytest
 from argosy.engine.client import Client
 from argosy.engine.kubeconfig import Connection
 from argosy.kinds.kubernetes import Pod
+from tests.conftest import fresh_name, make_namespace
 from tests.support.exec_server import ExecServer
 from tests.support.servers import Server
 from tests.support.simulator import Simulator
@@ -14,7 +15,8 @@ STDIN = {"no stdin": None, "a short stdin": b"x", "a stdin of many frames": b"x"
 
 
 @pytest.mark.parametrize("stdin", STDIN.values(), ids=STDIN)
-async def test_commands_succeed(real_apiserver: Server, namespace: str, stdin: bytes | None) -> None:
+async def test_commands_succeed(real_apiserver: Server, stdin: bytes | None) -> None:
+    make_namespace(real_apiserver, namespace := fresh_name())
     body = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "local"}]}}
     async with (
         Client(Connection.from_kubeconfig(real_apiserver.kubeconfig)) as client,
