@@ -5,7 +5,6 @@ import json
 import os
 import ssl
 import sys
-from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -216,12 +215,18 @@ async def test_response_is_built_once_for_many_requests(
     assert (json.loads(answer.body)["worker"]["ips"], built_roles) == (["10.0.0.0"], ["worker", "worker"])
 
 
-async def test_requests_about_unknown_jobs_over_the_limit_are_refused_at_once(scene: Scene) -> None:
-    scene.set(worker=Phase.RUNNING)
-    questions = [scene.get(f"/cache/keys/ns.unknown-{i}") for i in range(MAX_UNKNOWN_WAITS + 1)]
-    answers = await asyncio.gather(*questions)
-    statuses = Counter(answer.status for answer in answers)
-    assert statuses == {404: MAX_UNKNOWN_WAITS, 500: 1}
+async def test_requests_about_unknown_jobs_over_the_limit_are_refused_at_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observer, "UNKNOWN_JOB_GRACE_SECONDS", 60.0)
+    names = [f"unknown-{number}" for number in range(MAX_UNKNOWN_WAITS)]
+    waiting = [asyncio.create_task(scene.get(f"/cache/keys/ns.{name}")) for name in names]
+    await eventually(lambda: len(scene.readings._waiting) == MAX_UNKNOWN_WAITS)
+    refused = await scene.get("/cache/keys/ns.one-too-many")
+    assert (refused.status, any(task.done() for task in waiting)) == (500, False)
+    for name in names:
+        scene.put(name, name)
+    assert {answer.status for answer in await asyncio.gather(*waiting)} == {200}
     assert not scene.readings._waiting
 
 
