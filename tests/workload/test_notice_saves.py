@@ -14,6 +14,7 @@ from argosy.workload.model import Elastic, Phase, RestartPolicy, RestartScope, W
 from argosy.workload.observed import ObservedPod
 from argosy.workload.plan import CreatePod, Plan
 from argosy.workload.record import Record
+from argosy.workload.saves import INTERVAL_ID
 from tests.support.checkpointed_jobs import (
     EPOCH,
     POLICY,
@@ -27,7 +28,7 @@ from tests.support.checkpointed_jobs import (
     steps,
     workers,
 )
-from tests.support.workloads import later, pod
+from tests.support.workloads import NOW, later, pod
 
 
 def test_notice_orders_a_checkpoint_and_nothing_else_happens_before_it_is_saved() -> None:
@@ -290,6 +291,16 @@ def test_pod_that_is_created_again_meanwhile_is_not_asked_to_stop() -> None:
     again = replace(pod(1, node="n3"), created=later(2))
     plan = life.decide(9, (*workers(saved())[::2], again), SPOT, other)
     assert [name for name, _ in deleted(plan)] == ["job-worker-2"]
+
+
+def test_pod_that_an_earlier_version_has_replaced_is_not_asked_to_stop_by_the_next_order() -> None:
+    before = SaveOrder(EPOCH, "node/u1", "Preempted", NOW, later(25), {"worker": "1"})
+    record = running(order=before, answered_epoch=EPOCH, saved=saved())
+    life = Life(job(policy=replace(POLICY, interval=60.0)), record)
+    life.decide(600, workers())
+    assert life.record.order_in_force
+    assert life.record.order_in_force.id == INTERVAL_ID
+    assert life.record.order_in_force.stop == {}, "nobody would replace it"
 
 
 def test_evicted_pod_is_asked_to_save_within_its_grace_period() -> None:

@@ -22,6 +22,7 @@ from argosy.workload.clock_skew import deadline
 from argosy.workload.current_pods import all_current_pods
 from argosy.workload.index_set import EMPTY, IndexSet
 from argosy.workload.model import Phase, Workload
+from argosy.workload.notice import SaveStep
 from argosy.workload.observed import Observed
 from argosy.workload.plan import CreatePod
 from argosy.workload.record import Record
@@ -234,14 +235,26 @@ def completed_event(before: Record | None, after: Record) -> tuple[EmitEvent, ..
 
 
 def _still_asked(record: Record) -> dict[str, str]:
-    """Return the replicas that were asked to stop and are not replaced or removed yet."""
-    if record.order is None or record.order.level:
+    """Return the replicas that were asked to stop and are not replaced or removed yet.
+
+    An order may still name others, if an earlier version of the operator has replaced them. So only those
+    count for which a notice or a smaller size still waits: nobody else ends their pods.
+    """
+    if record.order is None or record.order.level or not _ends_replicas(record):
         return {}
     left = {
         name: IndexSet.decode(indexes) & record.role(name).wanted
         for name, indexes in record.order.stop.items()
     }
     return {name: indexes.encode() for name, indexes in left.items() if indexes}
+
+
+def _ends_replicas(record: Record) -> bool:
+    """Return True if replicas that were asked to stop wait for their end."""
+    ending = (SaveStep.SAVING, SaveStep.RELEASED, SaveStep.MISSED)
+    return record.scale_in is not None or any(
+        notice.epoch and notice.step in ending for notice in record.notices
+    )
 
 
 def _union(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, str]:
