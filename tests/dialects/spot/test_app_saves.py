@@ -7,10 +7,12 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from argosy.dialects.spot.names import copy_name
 from argosy.dialects.spot.reconciler import SpotInstanceJobReconciler
 from argosy.dialects.spot.record import SpotJobRecord
 from argosy.kinds.labels import CHECKPOINT_ACK, CHECKPOINT_RESUMED, TRAINING_STEP
 from argosy.kinds.spot import TERMINATION_DEADLINE
+from argosy.plan.contract import Decision
 from argosy.plan.record import decode_record
 from argosy.workload.checkpoint_record import SaveOrder
 from argosy.workload.model import Workload
@@ -34,6 +36,13 @@ CHANGES: Json = {
 
 class Trainings(SpotSimulator):
     """A simulated job whose programs acknowledge checkpoints when the test says so."""
+
+    def _write(self, decision: Decision) -> None:
+        super()._write(decision)
+        # The operator may be killed now, and another replica of it answers the new pod from this Record.
+        for replica in self.record.replicas:
+            asked = self.order.stop if self.order is not None and replica.current.job else {}
+            assert copy_name(replica.index) not in asked, "its next pod is asked to stop"
 
     def save(self, index: int, step: int, epoch: int = 0, seconds: float = 2.0) -> None:
         ack = {
@@ -324,6 +333,20 @@ def test_the_next_pod_of_a_replica_that_has_saved_is_not_asked_to_stop() -> None
     simulator.run(2)
     assert simulator.replica(0)["name"] != old
     assert simulator.open_order().stop == {}, "replica 1 has not saved yet"
+
+
+def test_the_next_pod_of_a_replica_that_ended_before_it_has_saved_is_not_asked_to_stop() -> None:
+    simulator = running()
+    simulator.save(0, 100)
+    simulator.run(1)
+    node = str(simulator.replica(0)["nodeName"])
+    old = simulator.announce(0, 120)
+    simulator.run(1)
+    assert simulator.open_order().stop == {"replica-0": "0"}
+    simulator.save(1, 130, simulator.open_order().epoch)
+    simulator.lose_node(node)
+    simulator.run(10)
+    assert simulator.replica(0)["name"] != old
 
 
 def test_a_pod_whose_clock_is_ahead_does_not_stop_the_interval() -> None:

@@ -187,6 +187,19 @@ def with_shared_order(
     return with_order(record, identity, recovery.cause, by, observed, steps, {**order.stop, **stop})
 
 
+def without_stops_of_next_pods(record: SpotJobRecord) -> SpotJobRecord:
+    """Return the record in which no pod that is created now is asked to stop.
+
+    One that was asked may end before it has saved. Whoever answers its successor must not ask that too, and
+    nothing would replace it when it has stopped.
+    """
+    if record.order is None:
+        return record
+    recorded = {copy_name(replica.index) for replica in record.replicas if replica.current.job}
+    stop = {name: indexes for name, indexes in record.order.stop.items() if name not in recorded}
+    return replace(record, order=replace(record.order, stop=stop))
+
+
 def resumed_step(pod: ClusterPod) -> int | None:
     """Return the step from which a pod has started, as its sidecar reports it; None if it has not yet."""
     return read_resumed(pod.metadata.annotations.get(CHECKPOINT_RESUMED, ""))

@@ -179,6 +179,7 @@ def _decide(obj: SpotInstanceJob, before: SpotJobRecord, observed: ObservedJob, 
         record = launch.assign_places(record, observed, steps)
         record = launch.create_instances(record, observed, steps)
     record = _advance(record, observed, steps, launching=accepted, secret=secret.ready)
+    record = app_saves.without_stops_of_next_pods(record)
     launch.create_jobs(record, observed, steps)
     record = checkpoints.order_due_backups(record, observed, steps)
     record = app_saves.order_due(record, observed, steps)
