@@ -6,6 +6,7 @@ from msgspec import Struct
 from argosy.workload.clock_skew import shift_to_clock
 from argosy.workload.decide import decide
 from argosy.workload.model import Elastic, Gang, Limits, Phase, RestartPolicy, Ttl
+from argosy.workload.notice import OpenNotice
 from argosy.workload.observed import Observed
 from argosy.workload.operation import Operation
 from argosy.workload.plan import CreatePod, DeleteJob
@@ -26,6 +27,19 @@ RECORD = Record(
         )
     },
     operations=(Operation("a", "Out", "worker", later(0), step_since=later(20)),),
+    notices=(
+        OpenNotice(
+            "node/u1",
+            "Drained",
+            "",
+            "n1",
+            later(0),
+            later(60),
+            "SaveAndMove",
+            released_at=later(20),
+            certain_since=later(5),
+        ),
+    ),
 )
 
 
@@ -58,6 +72,9 @@ def test_all_times_are_shifted_together(case: Case) -> None:
     assert worker.below_min_since == worker.listed_since == moved.phase_since
     [operation] = moved.operations
     assert (operation.started_at, operation.step_since) == (moved.started_at, moved.phase_since)
+    [notice] = moved.notices
+    assert (notice.since, notice.deadline) == (moved.started_at, later(60) - by)
+    assert (notice.certain_since, notice.released_at) == (moved.first_running_at, moved.phase_since)
     assert shift_to_clock(moved, later(case.now)) == moved
 
 

@@ -60,7 +60,13 @@ def _shift_record(record: Record, back: timedelta) -> Record:
         waiting=replace(waiting, since=waiting.since - back) if waiting else None,
         usage=replace(record.usage, since=_earlier(record.usage.since, back)),
         notices=tuple(
-            replace(notice, since=notice.since - back, deadline=notice.deadline - back)
+            replace(
+                notice,
+                since=notice.since - back,
+                deadline=notice.deadline - back,
+                released_at=_earlier(notice.released_at, back),
+                certain_since=_earlier(notice.certain_since, back),
+            )
             for notice in record.notices
         ),
         roles={name: _shift_role(role, back) for name, role in record.roles.items()},

@@ -90,6 +90,8 @@ class OpenNotice(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """One of `SaveStep`; empty if no checkpoint was ordered."""
     released_at: datetime | None = None
     """Since when evictions are allowed."""
+    certain_since: datetime | None = None
+    """When a hint has become certain; None if it was none."""
     observed: bool = True
     """False once the notice is gone: withdrawn, or the node or pod has ended. It is then kept until its
     deadline, so that an outdated cache does not lead to a second answer."""

@@ -312,8 +312,10 @@ def _open_notice(
     record: Record, notice: Notice, pods: Sequence[ObservedPod], response: NoticeResponse, now: datetime
 ) -> OpenNotice:
     known = _find_open(record, notice)
+    was_hint = known is not None and known.response == NoticeResponse.NONE
+    certain_since = known.certain_since if known is not None else None
     deadline = notice.deadline
-    if deadline is None and known is not None and known.response != NoticeResponse.NONE:
+    if deadline is None and known is not None and not was_hint:
         deadline = known.deadline
     return OpenNotice(
         id=notice.id,
@@ -325,6 +327,7 @@ def _open_notice(
         response=response,
         pod=notice.pod,
         replicas={name: indexes.encode() for name, indexes in _indexes_by_role(pods).items()},
+        certain_since=now if was_hint else certain_since,
     )
 
 

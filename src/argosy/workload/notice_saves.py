@@ -215,7 +215,8 @@ def save_deadline(workload: Workload, record: Record, notice: OpenNotice) -> dat
     """
     if not is_host_release(workload, notice):
         return notice.deadline
-    is_short = (notice.deadline - notice.since).total_seconds() < SHORT_NOTICE_SECONDS
+    since = notice.certain_since or notice.since
+    is_short = (notice.deadline - since).total_seconds() < SHORT_NOTICE_SECONDS
     has_saved = record.saved is not None and record.saved.seconds > 0
     seconds = SHORT_RELEASE_SECONDS if is_short and has_saved else RELEASE_SECONDS
     return notice.deadline - timedelta(seconds=seconds)

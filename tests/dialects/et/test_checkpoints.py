@@ -253,12 +253,17 @@ class ShortNotice(Struct):
     saved_in: float | None
     """Seconds that the last checkpoint took; None: there is none."""
     answers: bool = True
+    is_hinted: bool = False
+    """Whether it was shown for two minutes before that the node may be removed."""
     want_orders: int = 0
 
 
 SHORT_NOTICES = {
     "last checkpoint took a second: saved, then drained": ShortNotice(1.0, want_orders=1),
     "last checkpoint took three seconds: saved, then drained": ShortNotice(3.0, want_orders=1),
+    "node was a candidate for removal before: saved, then drained": ShortNotice(
+        3.0, is_hinted=True, want_orders=1
+    ),
     "order is not answered: drained all the same": ShortNotice(3.0, answers=False, want_orders=1),
     "last checkpoint took four seconds: released at once": ShortNotice(4.0),
     "no checkpoint yet: released at once": ShortNotice(None),
@@ -272,6 +277,9 @@ def test_case_45_a_notice_of_half_a_minute_saves_if_the_last_checkpoint_was_quic
         saved = SavedCheckpoint(7, f"sha256:{7:064}", job.now, seconds=case.saved_in)
         job.cluster.change(W0, saved=saved)
         job.run(1)
+    if case.is_hinted:
+        job.cluster.announce("node-worker-1", 600, NoticeCause.CANDIDATE)
+        job.run(120)
     job.cluster.announce("node-worker-1", 30)
     deadline = job.cluster.announced["node-worker-1"].deadline
     assert deadline is not None
