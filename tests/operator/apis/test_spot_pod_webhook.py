@@ -199,6 +199,12 @@ async def test_odd_pod_is_allowed(odd: object, stage: Stage) -> None:
     assert stage.counted("failed") == 1
 
 
+async def test_stranger_cannot_fill_the_log_with_one_review(stage: Stage) -> None:
+    with captured_lines() as lines:
+        assert await stage.review(b"{", namespace="n" * 1_000_000) == {"allowed": True}
+    assert sum(len(str(line)) for line in lines) < 2_000
+
+
 ODD_CONTAINERS: dict[str, object] = {
     "no containers": None,
     "containers that are no list": "main",

@@ -30,6 +30,7 @@ from argosy.kinds.kubernetes import Secret
 from argosy.kinds.meta import Json, ObjectMeta, OwnerReference
 from argosy.kinds.migration import CheckpointBackup
 from argosy.kinds.resource import Resource
+from argosy.kinds.text import MAX_MESSAGE_CHARS, truncate
 from argosy.operator.webhooks import AdmissionRequest, patch_response
 
 log = Logger(__name__)
@@ -83,8 +84,8 @@ class PodReviewer:
         except Exception as error:  # a pod is never rejected
             log.warning(
                 "pod not reviewed; it starts from the beginning",
-                namespace=request.namespace,
-                error=f"{type(error).__name__}: {error}",
+                namespace=truncate(request.namespace),
+                error=truncate(f"{type(error).__name__}: {error}", MAX_MESSAGE_CHARS),
             )
             self._metrics.count("failed")
             return {"allowed": True}
