@@ -11,7 +11,7 @@ from argosy.dialects.spot.names import copy_name
 from argosy.dialects.spot.reconciler import SpotInstanceJobReconciler
 from argosy.dialects.spot.record import SpotJobRecord
 from argosy.kinds.labels import CHECKPOINT_ACK, CHECKPOINT_RESUMED, TRAINING_STEP
-from argosy.kinds.spot import TERMINATION_DEADLINE
+from argosy.kinds.spot import TERMINATION_DEADLINE, CheckpointStorage
 from argosy.plan.contract import Decision
 from argosy.plan.record import decode_record
 from argosy.workload.checkpoint_record import SaveOrder
@@ -441,6 +441,21 @@ def test_a_program_that_has_reported_a_step_is_ordered_to_save_before_it_gets_si
     assert simulator.open_order().stop == {"replica-0": "0"}
     simulator.run(35)
     assert old not in simulator.jobs, "30 of 60 seconds are left for it to save"
+
+
+def test_a_job_that_an_earlier_version_has_started_is_not_refused_because_of_its_bucket() -> None:
+    simulator = running(CHANGES)
+    config = replace(
+        simulator.job.spec.checkpoint_config,
+        checkpoint_storage=CheckpointStorage(type="gcs", bucket="gs://b"),
+    )
+    simulator.edit(checkpoint_config=config)
+    old = simulator.announce(0, 65)
+    simulator.run(2 * MINUTE)
+    assert simulator.replica(0)["name"] != old
+    assert [recovery["action"] for recovery in simulator.recoveries] == ["SignalAnswered"]
+    assert simulator.condition("Ready")[1] != "InvalidSpec"
+    assert simulator.order is None, "nothing can be sent there"
 
 
 def test_only_pods_of_a_training_that_has_never_saved_start_without_the_bucket(bucket: Json) -> None:

@@ -92,6 +92,8 @@ class SpotJob(Struct, frozen=True, kw_only=True):
     delete_images: bool
     storage_uri: str
     """Where the training itself keeps its checkpoints; empty if that is not said."""
+    storage_problem: str
+    """Why no checkpoints can be sent to the bucket of a job that an earlier version has started."""
     storage_credentials: str
     """Name of the Secret for a bucket; empty: the identity of the pod."""
     gcp_credentials: SecretReference
@@ -105,7 +107,7 @@ class SpotJob(Struct, frozen=True, kw_only=True):
     @property
     def saves_by_order(self) -> bool:
         """True if the training saves itself to a store, so that it gets orders and a folder."""
-        return self.level == "App" and bool(self.storage_uri)
+        return self.level == "App" and bool(self.storage_uri) and not self.storage_problem
 
     @property
     def has_bucket(self) -> bool:
@@ -140,9 +142,14 @@ class SpotJob(Struct, frozen=True, kw_only=True):
 
 
 def read_job(obj: SpotInstanceJob) -> SpotJob | Rejection:
-    """Return what a job asks for, or the first reason to refuse it with all its messages."""
+    """Return what a job asks for, or the first reason to refuse it with all its messages.
+
+    Earlier versions did not look at buckets, to which programs write by themselves. So a job that has begun
+    is not refused because of its bucket: its replicas could not be replaced any more.
+    """
     spec = obj.spec
-    if problems := list(_spec_problems(spec)):
+    problems, bucket_problems = list(_spec_problems(spec)), _bucket_problems(spec.checkpoint_config)
+    if problems := problems + ([] if obj.status.argosy else bucket_problems):
         return Rejection(reasons.INVALID_SPEC, join_messages(problems))
     config = spec.checkpoint_config
     try:
@@ -211,6 +218,7 @@ def _valid_job(obj: SpotInstanceJob, job_template: Json, repository: Repository)
         keep_last=config.retention.keep_last,
         delete_images=config.retention.delete_images,
         storage_uri=_storage_uri(config.checkpoint_storage, f"{meta.namespace}/{folder}"),
+        storage_problem=join_messages(_bucket_problems(config)),
         storage_credentials=_storage_credentials(config.checkpoint_storage),
         gcp_credentials=spec.gcp_credentials_secret_ref,
         recovery=spec.recovery,
@@ -256,7 +264,6 @@ def _config_problems(config: CheckpointConfig) -> Iterator[str]:
         yield f"{path}.retention.keepLast: invalid value {value}: must be at least 1"
     if config.checkpoint_storage is not None:
         yield from _storage_problems(f"{path}.checkpointStorage", config.checkpoint_storage)
-        yield from _bucket_problems(f"{path}.checkpointStorage", config.checkpoint_storage, config.level)
 
 
 def _storage_problems(path: str, storage: CheckpointStorage) -> Iterator[str]:
@@ -269,8 +276,13 @@ def _storage_problems(path: str, storage: CheckpointStorage) -> Iterator[str]:
         yield f"{path}.bucket: required if type is {', '.join(NAMED_STORAGE_TYPES)}"
 
 
-def _bucket_problems(path: str, storage: CheckpointStorage, level: str) -> Iterator[str]:
-    """Yield what keeps the operator from sending checkpoints to a bucket."""
+def _bucket_problems(config: CheckpointConfig) -> list[str]:
+    """Return what keeps the operator from sending checkpoints to a bucket."""
+    storage, path = config.checkpoint_storage, "spec.checkpointConfig.checkpointStorage"
+    return [] if storage is None else [*_problems_of_bucket(path, storage, config.level)]
+
+
+def _problems_of_bucket(path: str, storage: CheckpointStorage, level: str) -> Iterator[str]:
     is_used = level == "App" and storage.type.lower() in BUCKET_TYPES
     if storage.credentials is not None:
         name = storage.credentials.name
