@@ -27,6 +27,7 @@ def test_every_example_has_a_test() -> None:
         examples.CHECKPOINTED_ET,
         *examples.SPOT,
         *examples.RENTED,
+        examples.SPOT_BUCKET,
         examples.SPOT_CHECKPOINTED,
     }
     tested = {*examples.WANTED, *examples.ARES, *tested_elsewhere}
