@@ -53,6 +53,8 @@ def settings(folder: Path, replica: int = 0, *, is_shared: bool = True) -> Setti
         is_shared=is_shared,
         may_signal=False,
         resume=folder / "run/resume/checkpoint",
+        attempt="2",
+        replacement="3",
     )
 
 
@@ -97,7 +99,35 @@ def test_each_order_is_written_once_and_asked_for_by_the_last_number(tmp_path: P
     assert listener.run_once()
     assert json.loads(wanted.orders.read_text())["epoch"] == 9
     assert [query["seen"] for query in operator.queries] == ["", "8", "8"]
-    assert operator.queries[0] == {"wait": "30s", "role": "worker", "index": "0", "seen": ""}
+    assert operator.queries[0] == {
+        "wait": "30s",
+        "role": "worker",
+        "index": "0",
+        "attempt": "2",
+        "replacement": "3",
+        "seen": "",
+    }
+
+
+def test_sidecar_that_is_restarted_leaves_the_order_that_its_pod_stops_after(tmp_path: Path) -> None:
+    wanted = settings(tmp_path)
+    OrderListener(Operator(order(8)), wanted, threading.Event()).run_once()
+    operator = Operator(order(8, "None"), order(9, "None"))
+    restarted = OrderListener(operator, wanted, threading.Event())
+    assert not restarted.run_once(), "the order is answered"
+    assert json.loads(wanted.orders.read_text()) == order(8)
+    assert restarted.run_once()
+    assert json.loads(wanted.orders.read_text()) == order(9, "None")
+    assert [query["seen"] for query in operator.queries] == ["8", "8"]
+
+
+def test_file_of_orders_that_is_garbage_counts_as_none(tmp_path: Path) -> None:
+    wanted = settings(tmp_path)
+    wanted.orders.parent.mkdir(parents=True)
+    wanted.orders.write_bytes(b"\xff{")
+    operator = Operator(order(8))
+    assert OrderListener(operator, wanted, threading.Event()).run_once()
+    assert (operator.queries[0]["seen"], json.loads(wanted.orders.read_text())) == ("", order(8))
 
 
 def test_pod_that_shall_stop_too_after_an_order_that_it_has_seen_learns_it_once(tmp_path: Path) -> None:

@@ -103,6 +103,22 @@ async def test_first_request_gets_the_order_in_force(acks: Acks) -> None:
     assert (await acks.order("role=worker&index=1"))[1]["stop"] is True, "this replica's node ends"
 
 
+@pytest.mark.parametrize(
+    ("pod", "stops"),
+    [
+        ("attempt=1&replacement=0", True),
+        ("attempt=1&replacement=1", False),
+        ("attempt=2&replacement=0", False),
+    ],
+    ids=["the pod of the Record stops", "a later pod does not", "a pod of a later attempt does not"],
+)
+async def test_pod_that_is_newer_than_the_cached_record_is_not_asked_to_stop(
+    acks: Acks, pod: str, stops: bool
+) -> None:
+    answer = (await acks.order(f"role=worker&index=1&{pod}"))[1]
+    assert (answer["action"], answer["stop"]) == ("Save", stops)
+
+
 async def test_request_waits_for_an_order_that_the_pod_has_not_seen(acks: Acks) -> None:
     waiting = asyncio.create_task(acks.order("role=worker&index=0&seen=8&wait=30s"))
     acks.stage.order("mnist", ORDER)  # another change of the job

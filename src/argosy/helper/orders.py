@@ -75,6 +75,9 @@ class Settings(NamedTuple):
     resume: Path
     step_file: Path | None = None
     """Where the program writes its step; None: this pod does not report it."""
+    attempt: str = ""
+    replacement: str = ""
+    """Which pod of the replica it is; empty for copies of one program."""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> "Settings":
@@ -91,6 +94,8 @@ class Settings(NamedTuple):
             may_signal=environ.get("ARGOSY_SHARED_PROCESSES", "0") == "1",
             resume=Path(environ["ARGOSY_RESUME_FROM"]),
             step_file=Path(step_file) if step_file and environ["ARGOSY_INDEX"] == "0" else None,
+            attempt=environ.get("ARGOSY_ATTEMPT", ""),
+            replacement=environ.get("ARGOSY_REPLACEMENT", ""),
         )
 
     @property
@@ -185,7 +190,7 @@ class OrderListener:
         self._settings = settings
         self._wake = wake
         """Set for each new order."""
-        self._order: Mapping[str, object] = {}
+        self._order: Mapping[str, object] = _last_order(settings.orders)
 
     def is_ordered(self, answered: int) -> bool:
         """Return True if there is an order that no checkpoint up to this one answers."""
@@ -219,6 +224,8 @@ class OrderListener:
             "wait": f"{POLL_SECONDS}s",
             "role": self._settings.role,
             "index": str(self._settings.replica),
+            "attempt": self._settings.attempt,
+            "replacement": self._settings.replacement,
             "seen": "" if seen is None else str(seen),
         }
         if seen is not None:
@@ -354,6 +361,14 @@ def read_order(body: bytes) -> dict[str, object] | None:
         return order if order["version"] == 1 and int(order["epoch"]) >= 0 and "action" in order else None
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+def _last_order(file: Path) -> dict[str, object]:
+    """Return the order that this sidecar has written before it was restarted; empty if there is none."""
+    try:
+        return read_order(file.read_bytes()) or {}
+    except OSError:
+        return {}
 
 
 def _epoch(order: Mapping[str, object]) -> int:

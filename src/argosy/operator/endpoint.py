@@ -153,6 +153,7 @@ class Endpoint:
         Or as soon as its pod shall stop too, which it did not when the client has seen the order. A client
         that does not say whether it did gets every order once.
         """
+        pod = _number(request, "attempt", MAX_NUMBER) or 0, _number(request, "replacement", MAX_NUMBER) or 0
         seen, stop = _number(request, "seen", MAX_NUMBER), request.parameter("stop")
         role, index = request.parameter("role"), _number(request, "index", MAX_INDEX) or 0
         deadline = _now() + _wait_seconds(request)
@@ -162,7 +163,7 @@ class Endpoint:
                 job = _existing(self._find_job(request, namespace, name))
                 if job.workload is not None and job.workload.checkpoint is None:
                     raise HttpError(404, "the job keeps no checkpoints")
-                view = self._context.job_views.order(job, role, index)
+                view = self._context.job_views.order(job, role, index, pod)
                 if seen is None or view.epoch > seen or (view.epoch == seen and view.stop and stop == "0"):
                     break
                 if self._context.job_views.closing or not await changes.wait_for_record(deadline):

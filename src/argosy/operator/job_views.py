@@ -325,13 +325,18 @@ class JobViews:
             message=f"{record.phase}, {running} of {len(pods)} pods running",
         )
 
-    def order(self, job: JobView, role: str, index: int) -> OrderView:
-        """Return the order in force, as far as it concerns this replica; otherwise that there is none."""
+    def order(self, job: JobView, role: str, index: int, pod: tuple[int, int] = (0, 0)) -> OrderView:
+        """Return the order in force, as far as it concerns this replica; otherwise that there is none.
+
+        `pod` are the attempt and the replacement number of the pod that asks. One that is newer than the
+        Record, which lags in this operator's cache, is not asked to stop: its predecessor was.
+        """
         record = job.record
         order = record.order_in_force
         if order is None or order.level or record.finished_at is not None:
             return OrderView(1, last_epoch(record), "None")
-        stops = index in IndexSet.decode(order.stop.get(role, ""))
+        is_newer = pod > (record.attempt, record.replacement(role, index))
+        stops = index in IndexSet.decode(order.stop.get(role, "")) and not is_newer
         return OrderView(1, order.epoch, "Save", order.reason, order.by, stops)
 
     def hosts(self, job: JobView) -> HostsView | None:

@@ -50,6 +50,13 @@ SDK_FOLDER = f"{RUN_FOLDER}/sdk"
 USER_PYTHON_PATH = "ARGOSY_USER_PYTHONPATH"
 """The variable that keeps the template's PYTHONPATH, which ours refers to."""
 
+_REPLICA_FIELDS: Mapping[str, str] = {
+    "ARGOSY_INDEX": f"metadata.labels['{labels.INDEX}']",
+    "ARGOSY_ATTEMPT": f"metadata.labels['{labels.ATTEMPT}']",
+    "ARGOSY_REPLACEMENT": f"metadata.labels['{labels.REPLACEMENT}']",
+}
+"""Which pod of which replica it is, for the sidecar."""
+
 
 def checkpoint_variables(workload: Workload, pod: CreatePod) -> dict[str, str]:
     """Return the variables of the program in a pod."""
@@ -192,8 +199,7 @@ def _sidecar(
     container = helper_container(site, labels.CHECKPOINT_CONTAINER, ("orders",), environment, mounts)
     if not policy.is_shared:
         container = _publisher(container, site)
-    index = {"ARGOSY_INDEX": f"metadata.labels['{labels.INDEX}']"}
-    fields = {**POD_FIELDS, **({} if policy.copy else index)}
+    fields = POD_FIELDS if policy.copy else {**POD_FIELDS, **_REPLICA_FIELDS}
     container["env"] = [*field_variables(fields), *objects(container["env"])]
     return {**container, "restartPolicy": "Always"}
 
