@@ -1,8 +1,8 @@
 """Decides from which checkpoint a new pod of a Job starts, and how the pod is changed for that.
 
 The newest complete checkpoint counts whose processes are those that the pod would start, and whose work is
-neither done nor done by another pod. A pod for which there is none starts from the beginning, and whoever
-asks is told why. The images of a checkpoint are used all together or not at all.
+neither done nor done by another pod. A pod for which there is none starts from the beginning, and the reason
+is returned. The images of a checkpoint are used all together or not at all.
 """
 
 from collections.abc import Iterable, Mapping
