@@ -64,17 +64,18 @@ def identities(user: User) -> set[str]:
 def test_mpi_run_is_resized_only_if_its_spec_says_so_and_continues_from_its_checkpoint(
     user: User, launcher: Launcher, tmp_path: Path
 ) -> None:
-    with_folder = replace(launcher, folders=(*launcher.folders, tmp_path))
+    folder = user.target.shared_folder(tmp_path)
+    with_folder = replace(launcher, folders=(*launcher.folders, folder))
     mpirun = f"exec {launcher.mpirun} -n `wc -l < /etc/argosy/hostfile` {launcher.python}"
-    run = job(with_folder, "resized", f"{mpirun} -c '{PROGRAM}' {tmp_path}")
+    run = job(with_folder, "resized", f"{mpirun} -c '{PROGRAM}' {folder}")
     user.apply(run)
-    saved = wait_until_checkpoint_after(user, run.name, tmp_path, "")
+    saved = wait_until_checkpoint_after(user, run.name, folder, "")
     pods = identities(user)
 
     refused = user.kubectl("scale", f"tr/{run.name}", "--replicas=3", code=1).stderr
     assert "replicas cannot be changed while the run has pods" in refused
     assert "set elastic to restart the run with the new number, or suspend it first" in refused
-    saved = wait_until_checkpoint_after(user, run.name, tmp_path, saved)
+    saved = wait_until_checkpoint_after(user, run.name, folder, saved)
     assert identities(user) == pods, "nothing is lost"
 
     bounds: Json = {"spec": {"roles": {"worker": {"elastic": {"min": 1, "max": 4}}}}}
@@ -83,9 +84,9 @@ def test_mpi_run_is_resized_only_if_its_spec_says_so_and_continues_from_its_chec
     wait_for(lambda: "3 ranks from step" in output(user, run.name), lambda: output(user, run.name), 120)
     first = re.search(r"3 ranks from step (\d+)", output(user, run.name))
     assert first and int(first[1]) > 0, "it continues from its checkpoint"
-    wait_until_checkpoint_after(user, run.name, tmp_path, (tmp_path / "checkpoint.json").read_text())
+    wait_until_checkpoint_after(user, run.name, folder, (folder / "checkpoint.json").read_text())
 
-    (tmp_path / "stop").touch()
+    (folder / "stop").touch()
     status = user.wait_for_phase(run.name, "Succeeded", "Failed")
     assert (status["phase"], status["attempt"], status.get("restarts", 0)) == ("Succeeded", 2, 0)
     found = re.search(r"step (\d+) total (\d+)", output(user, run.name))

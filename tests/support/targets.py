@@ -43,6 +43,9 @@ class Target(Protocol):
     def kubeconfig(self) -> Path:
         """The kubeconfig of the administrator."""
 
+    def shared_folder(self, temporary: Path) -> Path:
+        """A folder that all nodes and the test see; `temporary` is the test's own."""
+
     def operators(self) -> frozenset[str]:
         """A unique name for each running process or container of the operator."""
 
@@ -62,6 +65,9 @@ class LocalTarget:
     @property
     def kubeconfig(self) -> Path:
         return self.plane.state.kubeconfig
+
+    def shared_folder(self, temporary: Path) -> Path:
+        return temporary
 
     def operators(self) -> frozenset[str]:
         return frozenset({str(chaos.run_state(self.plane).components["operator"])})
@@ -84,6 +90,13 @@ class ClusterTarget:
 
     kubeconfig: Path
     owned: RunningCluster | None = None
+
+    def shared_folder(self, temporary: Path) -> Path:
+        if self.owned is None:
+            raise ForeignCluster("ARGOSY_TEST_KUBECONFIG is set: no folder that its nodes see")
+        folder = self.owned.folder / "shared" / f"{os.getpid()}-{temporary.name}"
+        folder.mkdir(parents=True)
+        return folder
 
     def operators(self) -> frozenset[str]:
         pods = cast("list[dict[str, dict[str, object]]]", self._get("pods", "-l", SELECTOR)["items"])
