@@ -225,7 +225,8 @@ def _answer(
     response = NoticeResponse.NONE if is_hint else NoticeResponse.RESTART
     opened = _open_notice(record, notice, pods, response, now)
     signals = should_signal(workload, record, opened, pods)
-    if signals and restarts_job(workload, record, pods):
+    saves_all = signals or should_save(workload, record, observed, opened, now)
+    if saves_all and restarts_job(workload, record, pods):
         leaving, released = {}, []  # all pods are replaced, those of a host list too
     if leaving or released:
         opened = replace(opened, response=NoticeResponse.SCALE_IN)

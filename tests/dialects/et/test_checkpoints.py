@@ -325,6 +325,24 @@ def test_case_45_a_signal_to_the_launcher_moves_the_job_as_a_whole() -> None:
     assert recoveries(job) == [("Preempted", "SignalAndMove", "cloud", "")]
 
 
+def test_case_45_the_launcher_and_a_worker_on_one_node_save_and_the_job_moves_as_a_whole() -> None:
+    job = running()
+    job.edit({"restartPolicy": "OnFailure"})
+    job.run(1)
+    job.cluster.node_of = lambda _: "node-new"
+    for name in (LAUNCHER, W1):
+        job.cluster.change(name, node="node-old")
+    job.cluster.announce("node-old", 120)
+    job.run(3)
+    [order] = job.orders
+    assert (order.stop, job.hosts) == ({"launcher": "0", "worker": "0-2"}, [W0, W1, W2])
+    job.save_checkpoint()
+    job.run(12)
+    assert (job.record.attempt, job.status.phase, job.hosts) == (2, "Running", [W0, W1, W2])
+    [recovery] = recoveries(job)
+    assert recovery[:2] == ("Preempted", "SaveAndMove")
+
+
 def test_job_that_restarts_while_a_worker_is_drained_keeps_all_workers() -> None:
     job = running(signal="SIGTERM")
     job.edit({"restartPolicy": "OnFailure"})
